@@ -1,4 +1,4 @@
-//! A data folder per test, plugins that are compiled once, and a clock that stands still.
+//! A data folder per test, plugins that are compiled once, and a clock with a constant time.
 
 use crate::guests;
 use clawhost_app::{Workspace, WorkspaceSettings};
@@ -7,7 +7,7 @@ use clawhost_run_config::{RunSpec, RunSpecPatch, Verb};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A clock that stands still, so that records depend only on what was played.
+/// A clock with a constant time, so that records depend only on the played episodes.
 struct Still;
 
 impl Clock for Still {

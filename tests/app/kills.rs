@@ -107,7 +107,7 @@ fn check(name: &str, verb: Verb, text: &str) -> Option<u64> {
             ) => {
                 assert!(error.to_string().ends_with("the store has stopped"), "{error}");
             }
-            Err(error) => panic!("it died of something else after commit {commit}: {error:?}"),
+            Err(error) => panic!("it failed for another reason after commit {commit}: {error:?}"),
             Ok((left, reached)) => {
                 assert!(left == expected, "an undisturbed run has the same result");
                 assert!(reached < commit, "{reached} of {commit}");

@@ -11,7 +11,7 @@ async fn warnings(bench: &Bench, workspace: &Workspace, text: &str) -> Vec<Warni
     warnings_of(Verb::Play, bench, workspace, text).await
 }
 
-/// Plays a run or learns, and gives back what was warned of.
+/// Plays a run or learns, and returns the warnings.
 async fn warnings_of(verb: Verb, bench: &Bench, workspace: &Workspace, text: &str) -> Vec<Warning> {
     let warnings = Mutex::new(Vec::new());
     let watch = |event: Event| {
@@ -45,7 +45,7 @@ async fn another_component_with_the_same_name_and_version_causes_a_warning() {
     let first = "plugin = \"env_guess.wasm\"\nepisodes = 2\n";
     let second = format!("plugin = \"{}\"\nepisodes = 2\n", rebuilt(&bench, "env_guess"));
     assert_eq!(warnings(&bench, &workspace, first).await, []);
-    assert_eq!(warnings(&bench, &workspace, first).await, [], "the same component is no other");
+    assert_eq!(warnings(&bench, &workspace, first).await, [], "the same component causes no warning");
     let told = warnings(&bench, &workspace, &second).await;
     let [Warning::SameNameAndVersion { plugin, others }] = &told[..] else { panic!("{told:?}") };
     assert_eq!((plugin.name.as_str(), others.len()), ("env-guess", 1));

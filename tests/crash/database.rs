@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// of its episodes.
 pub(crate) fn check(bench: &Bench, verdicts: usize) -> usize {
     let reader = Reader::open(bench.data.path()).unwrap();
-    assert_eq!(reader.check().unwrap(), None, "the file is sound");
+    assert_eq!(reader.check().unwrap(), None, "the database file is intact");
     let rows = reader.episodes(&EpisodeFilter::default()).unwrap();
     let mut places = BTreeSet::new();
     let mut groups: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
     for row in &rows {
         let episode = reader.episode(&format!("{}/{}", row.run, row.id)).unwrap().unwrap();
-        assert!(places.insert((row.run.clone(), episode.index)), "{} is there twice", episode.id);
-        assert_eq!(episode.verdicts.len(), verdicts, "an episode comes with its verdicts");
+        assert!(places.insert((row.run.clone(), episode.index)), "{} is recorded twice", episode.id);
+        assert_eq!(episode.verdicts.len(), verdicts, "an episode has all its verdicts");
         *groups.entry(row.run.clone()).or_default().entry(episode.group()).or_default() += 1;
     }
     for (run, groups) in groups {

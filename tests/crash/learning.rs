@@ -37,7 +37,7 @@ fn a_harness_run_that_dies_after_any_commit_gives_the_same_result_when_resumed()
         if end.is_some() {
             assert_eq!(recorded, episodes, "nothing was played twice");
             assert_eq!(versions(bench), expected, "versions are neither lost nor written twice");
-            assert_eq!(runs(bench), 1, "it went on, it did not begin anew");
+            assert_eq!(runs(bench), 1, "the run was resumed, not begun again");
         }
     });
 }
@@ -93,7 +93,7 @@ fn a_weights_run_that_dies_after_any_commit_gives_the_same_result_when_resumed()
     crashing.survives(FEW.min(kills()), |bench, end| {
         check(bench, 1);
         let Some((_, timing)) = end else { return };
-        assert_eq!(runs(bench), 1, "it went on, it did not begin anew");
+        assert_eq!(runs(bench), 1, "the run was resumed, not begun again");
         if let Some(out) = timing["out"].as_str().map(PathBuf::from) {
             let metrics = lines(&out.join("metrics.jsonl"));
             let iterations: Vec<_> = metrics.iter().map(|line| line["iteration"].as_u64().unwrap()).collect();

@@ -95,7 +95,7 @@ impl Crashing {
         if output.status.success() {
             return End::Finished(without_timing(serde_json::from_slice(&output.stdout).unwrap()).0);
         }
-        assert!(aborted(&output.status), "it died of something else: {:?} {}", output.status, stderr(&output));
+        assert!(aborted(&output.status), "it died for another reason: {:?} {}", output.status, stderr(&output));
         assert!(output.stdout.is_empty(), "no result was printed before the end");
         End::Aborted
     }

@@ -39,7 +39,7 @@ fn a_playing_run_that_dies_after_any_commit_gives_the_same_result_when_resumed()
                 assert_eq!(recorded, EPISODES);
                 assert_eq!(notes(bench, &newest(bench)), expected);
                 let runs = bench.json(&["runs", "list"]);
-                assert_eq!(runs.as_array().unwrap().len(), 1, "it went on, it did not begin anew: {runs}");
+                assert_eq!(runs.as_array().unwrap().len(), 1, "the run was resumed, not begun again: {runs}");
             }
         }
     });

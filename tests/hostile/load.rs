@@ -276,7 +276,7 @@ async fn a_corrupt_or_missing_cache_loses_nothing() {
     for lie in [b"".to_vec(), written[..written.len() / 2].to_vec(), vec![0x7f; written.len()]] {
         std::fs::write(&entry, lie).unwrap();
         next_episode_works(&host(), &folder).await;
-        assert_eq!(std::fs::read(&entry).unwrap().len(), written.len(), "written anew");
+        assert_eq!(std::fs::read(&entry).unwrap().len(), written.len(), "the cache entry was written again");
     }
     std::fs::remove_dir_all(cache.path()).unwrap();
     next_episode_works(&host(), &folder).await;

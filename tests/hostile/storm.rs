@@ -237,7 +237,7 @@ async fn two_hundred_hostile_episodes_change_nothing_for_twenty_honest_ones() {
         assert_eq!(host.guest_memory(), 0, "all guest memory was returned");
     }
     let after = held();
-    assert_eq!(after.0, before.0, "open files are what they were");
+    assert_eq!(after.0, before.0, "the number of open files is unchanged");
     // Fewer are possible: initial compiler threads have ended.
     assert!(after.1 <= before.1, "{} threads, and {} before", after.1, before.1);
     let growth = after.2.saturating_sub(before.2);

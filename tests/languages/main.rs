@@ -92,7 +92,7 @@ fn an_environment_in_python_is_scored_by_a_reward_in_c() {
     let mean = summary["reward_mean"].as_f64().unwrap();
     assert!((0.05..0.55).contains(&mean), "one of four at random: {mean}");
     let again = bench.json(&run);
-    assert_eq!(summary["episodes"], again["episodes"], "equal seeds, equal runs, in Python too");
+    assert_eq!(summary["episodes"], again["episodes"], "equal seeds give equal runs in Python");
     bench.replays(60);
 
     let options = format!("{quiz}?words=9");
@@ -144,5 +144,5 @@ fn a_reward_in_javascript_works_beside_one_in_rust() {
             "{output:?}"
         );
     }
-    assert_eq!(bench.cached(), before, "nothing was compiled anew");
+    assert_eq!(bench.cached(), before, "nothing was compiled again");
 }

@@ -33,7 +33,7 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     };
     assert_eq!(named(&learn["layers"]), ["harness", "weights"]);
     assert_eq!((&learn["learned"], &learn["stopped"]), (&2.into(), &Value::Null), "{learn}");
-    assert_ne!(document["weights"]["before"], document["weights"]["after"], "the weights moved");
+    assert_ne!(document["weights"]["before"], document["weights"]["after"], "the weights changed");
     assert!(learn["proposals"].is_object() && !learn["entries"].as_array().unwrap().is_empty(), "{learn}");
     let metrics = learn["iterations"][0]["metrics"].as_object().unwrap();
     for layer in ["harness.", "weights."] {
@@ -46,8 +46,8 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     assert_eq!(tested, [vec!["harness"], vec!["harness", "weights"], vec!["weights"]]);
     assert!(arms.iter().all(|arm| arm["mean"]["mean"].is_f64() && arm["lift"]["mean"].is_f64()), "{arms:?}");
     let together = arms.iter().find(|arm| named(&arm["layers"]).len() == 2).unwrap();
-    assert_eq!(together["mean"], learn["evaluation"]["after"], "all together is how it ends");
-    assert_eq!(bench.fresh().outside_timing(&hearing), document, "equal runs, equal reports");
+    assert_eq!(together["mean"], learn["evaluation"]["after"], "the arm with all layers is the final result");
+    assert_eq!(bench.fresh().outside_timing(&hearing), document, "equal runs give equal reports");
 
     let text = bench.fresh().out(&hearing);
     for part in ["playbook    env-guess", "verdict", "play it     "] {

@@ -36,7 +36,7 @@ fn a_run_stopped_by_a_budget_can_be_resumed() {
         let (code, again, _) = limited("2000", &["--resume"]);
         assert_eq!((code, again, turns()), (Some(6), spent, before));
     }
-    assert_eq!(bench.runs(), 2, "it went on, it did not begin anew");
+    assert_eq!(bench.runs(), 2, "the run was resumed, not begun again");
     let (resumed, timing) = without_timing(bench.json(&[&run[..], &["--resume"]].concat()));
     assert!(timing["spent"]["prompt_tokens"].as_u64().unwrap() > spent);
     assert_eq!(resumed, expected);
@@ -72,7 +72,7 @@ fn a_run_stopped_by_a_budget_can_be_resumed() {
     assert_eq!(complete.filter(|line| line.contains("of 300 tokens")).count(), 0);
     let whole = bench.json(&run);
     let resumed = bench.json(&[&run[..], &["--resume"]].concat());
-    assert_eq!(resumed["episodes"], whole["episodes"], "as if it had never stopped");
+    assert_eq!(resumed["episodes"], whole["episodes"], "equal to an uninterrupted run");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_run_stopped_by_its_operator_replays_and_can_be_resumed() {
     drop(waiting);
     assert_eq!(bench.runs(), 1);
     let before = bench.count("SELECT count(*) FROM episodes");
-    assert!(before > 0, "what was cut short stands until another takes its place");
+    assert!(before > 0, "episodes that were cut short stay until others replace them");
 }
 
 #[test]

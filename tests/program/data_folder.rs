@@ -89,8 +89,12 @@ fn pruning_keeps_cited_episodes_and_resumable_runs() {
     }
     let left = "SELECT count(*) FROM episodes";
     let others = format!("SELECT count(*) FROM episode_rows WHERE run = '{stopped}'");
-    assert_eq!(bench.count(left) - bench.count(&others), cited.len() as i64, "nothing else of the others is left");
-    assert_eq!(bench.json(&["playbook", "show", "env-shop"]), playbook, "lessons stand as they stood");
+    assert_eq!(
+        bench.count(left) - bench.count(&others),
+        cited.len() as i64,
+        "only cited episodes of the other runs remain"
+    );
+    assert_eq!(bench.json(&["playbook", "show", "env-shop"]), playbook, "the playbook is unchanged");
     let runs = bench.json(&["runs", "list"]);
     assert!(!named(&runs, "id").contains(&played.as_str()), "{runs}");
     assert_eq!(bench.json(&["data"])["data"]["unused_blobs"]["count"], 0);
@@ -102,7 +106,10 @@ fn pruning_keeps_cited_episodes_and_resumable_runs() {
     let (resumed, timing) = without_timing(bench.json(&[&guess[..], &["--resume"]].concat()));
     assert_eq!((resumed, &timing["run"]), (whole, &Value::from(stopped.as_str())));
     let next = [&learn[..], &["--iterations", "1", "--test-pairs", "0"]].concat();
-    assert!(bench.json(&next)["learn"]["entries"].as_array().unwrap().len() > 1, "it begins with what was learned");
+    assert!(
+        bench.json(&next)["learn"]["entries"].as_array().unwrap().len() > 1,
+        "the next run begins with the learned playbook"
+    );
 }
 
 #[test]
@@ -127,7 +134,7 @@ fn pruning_by_name_and_by_size_removes_the_selected_runs() {
     let again = bench.run(&[&guess[..], &["--resume"]].concat());
     assert!(again.status.success() && stderr(&again).contains("a new run begins"), "{}", stderr(&again));
     let replayed = bench.run(&["replay", "--run", &old]);
-    assert!(replayed.status.success(), "what stayed replays: {}", stderr(&replayed));
+    assert!(replayed.status.success(), "the kept episodes replay: {}", stderr(&replayed));
 }
 
 #[test]
@@ -154,7 +161,7 @@ fn a_database_of_another_version_is_refused_and_unchanged() {
             let output = bench.run(words);
             assert_eq!(output.status.code(), Some(5), "{words:?}: {}", stderr(&output));
             assert!(stderr(&output).contains(&says), "{words:?}: {}", stderr(&output));
-            assert!(stderr(&output).contains("--data folder"), "it says what to do: {}", stderr(&output));
+            assert!(stderr(&output).contains("--data folder"), "the error has a remedy: {}", stderr(&output));
         }
         assert_eq!(std::fs::read(&path).unwrap(), before, "nothing was written");
     }

@@ -14,7 +14,7 @@ impl Bench {
 }
 
 #[test]
-fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
+fn the_harness_demo_gives_its_proof_on_five_seeds() {
     let Some(bench) = Bench::new("the_demo_of_the_harness") else { return };
     let mut lifts = Vec::new();
     for seed in ["1", "2", "3", "4", "5"] {
@@ -25,14 +25,14 @@ fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
         let harness = &document["harness"];
         let mean = |key: &str| harness[key]["mean"].as_f64().unwrap();
         lifts.push(mean("heldout_after") - mean("heldout_before"));
-        assert_eq!(harness["planted_entry"]["support"], 0, "planting is no proposal");
+        assert_eq!(harness["planted_entry"]["support"], 0, "planting does not count as a proposal");
         assert_eq!(harness["planted_entry_retired"], true, "seed {seed}: {}", harness["planted_entry"]);
         let planted = &harness["planted_made_of"];
-        assert!(planted["plant_is_right"].as_f64().unwrap() > 0.05, "right now and then: {planted}");
-        assert_eq!(mean("silent_after"), mean("heldout_before"), "nothing was proposed, so nothing changed");
-        assert!(mean("shuffled_after") < mean("heldout_after"), "what the rules say matters");
-        assert!(mean("admit_all_after") < mean("heldout_after"), "measuring matters");
-        assert!(mean("oracle") > mean("heldout_after"), "nobody does better than who is told everything");
+        assert!(planted["plant_is_right"].as_f64().unwrap() > 0.05, "right in some cases: {planted}");
+        assert_eq!(mean("silent_after"), mean("heldout_before"), "without proposals nothing changes");
+        assert!(mean("shuffled_after") < mean("heldout_after"), "the content of lessons matters");
+        assert!(mean("admit_all_after") < mean("heldout_after"), "the measurement matters");
+        assert!(mean("oracle") > mean("heldout_after"), "the oracle is the upper bound");
         assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
         assert_eq!(harness["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
         if seed == "1" {
@@ -40,7 +40,7 @@ fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
             again.as_object_mut().unwrap().remove("timing");
             let mut first = document.clone();
             first.as_object_mut().unwrap().remove("timing");
-            assert_eq!(again, first, "equal seeds, equal bytes");
+            assert_eq!(again, first, "equal seeds give equal documents");
         }
     }
     let lift = lifts.iter().sum::<f64>() / lifts.len() as f64;
@@ -48,7 +48,7 @@ fn the_demo_of_the_harness_proves_what_it_says_on_five_seeds() {
 }
 
 #[test]
-fn the_quick_demo_of_the_weights_proves_what_it_says_on_three_seeds() {
+fn the_quick_weights_demo_gives_its_proof_on_three_seeds() {
     let Some(bench) = Bench::new("the_demo_of_the_weights") else { return };
     let guests = bench.guests.display().to_string();
     for seed in ["1", "2", "3"] {
@@ -70,13 +70,13 @@ fn the_quick_demo_of_the_weights_proves_what_it_says_on_three_seeds() {
             assert_eq!(told["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
         }
         let turns = document["weights"]["guess"]["turns"].as_f64().unwrap();
-        assert!(turns < 5.3, "guesses are not wasted: {document}");
+        assert!(turns < 5.3, "the model needs few guesses: {document}");
         assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
     }
 }
 
 #[test]
-fn a_demo_that_proves_nothing_says_why_and_every_lesson_is_counted() {
+fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
     let Some(bench) = Bench::new("a_demo_that_proves_nothing") else { return };
     let output = bench.demo(&["--iterations", "2", "-q", "--json"]).output().unwrap();
     let why = "error: the proof failed: the test reward did not measurably improve, and the planted entry is still on trial after 4 groups; \
@@ -88,7 +88,7 @@ fn a_demo_that_proves_nothing_says_why_and_every_lesson_is_counted() {
     let entries = harness["entries"].as_array().unwrap();
     let number = |status: &str| entries.iter().filter(|entry| entry["status"] == status).count();
     let (trial, waiting) = (number("on trial"), number("queued"));
-    assert_eq!(trial + waiting, entries.len(), "so early nothing else can have happened");
+    assert_eq!(trial + waiting, entries.len(), "no lesson is decided after two iterations");
 
     let output = bench.demo(&["--iterations", "2", "-q"]).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), why));
@@ -104,13 +104,13 @@ fn a_demo_that_proves_nothing_says_why_and_every_lesson_is_counted() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(!text.contains("e-value"), "no table without a line: {text}");
+    assert!(!text.contains("e-value"), "no empty table: {text}");
     assert!(!bench.data.path().join("clawhost.sqlite").exists(), "nothing is recorded");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_demo_ends_with_commands_that_run_as_they_are_pasted() {
+fn a_demo_ends_with_commands_that_can_be_pasted() {
     let Some(bench) = Bench::new("a_demo_ends_with_commands") else { return };
     let home = bench.data.path().join("it's a home");
     let guests = bench.data.path().join("my guests");
@@ -129,10 +129,10 @@ fn a_demo_ends_with_commands_that_run_as_they_are_pasted() {
     let commands: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Learn like this")).collect();
     let [_, learn, _, evaluate] = commands[..] else { panic!("{text}") };
     let drawing = home.join("demo").join("harness.svg");
-    assert!(std::fs::read_to_string(&drawing).unwrap().starts_with("<svg"), "it is drawn in the data folder");
+    assert!(std::fs::read_to_string(&drawing).unwrap().starts_with("<svg"), "the drawing is in the data folder");
     assert!(text.contains(&format!("curve       {}\n", drawing.display())), "{text}");
     let left: Vec<_> = std::fs::read_dir(bench.data.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name == "it's a home" || name == "my guests"), "nothing else is left: {left:?}");
+    assert!(left.iter().all(|name| name == "it's a home" || name == "my guests"), "no other files remain: {left:?}");
     assert!(learn.contains("--iterations 30 --seed 1") && evaluate.contains("--seed 1"), "{learn}\n{evaluate}");
     for command in [learn, evaluate] {
         let pasted = Command::new("sh").args(["-c", command]).env_clear().output().unwrap();
@@ -143,12 +143,12 @@ fn a_demo_ends_with_commands_that_run_as_they_are_pasted() {
 
 #[cfg(unix)]
 #[test]
-fn a_demo_that_is_interrupted_stops_there_and_says_that_nothing_is_kept() {
+fn an_interrupted_demo_stops_and_reports_that_nothing_is_recorded() {
     use std::io::{BufRead as _, BufReader};
     let Some(bench) = Bench::new("a_demo_that_is_interrupted") else { return };
     let mut child = bench.demo(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let mut says = |part: &str| assert!(lines.by_ref().any(|line| line.contains(part)), "it never said `{part}`");
+    let mut says = |part: &str| assert!(lines.by_ref().any(|line| line.contains(part)), "`{part}` was not printed");
     says(" %  400 episodes without a playbook");
     says(" %  arm 1 of 4: reflector, credit and gate, which is to be proved");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
@@ -156,7 +156,7 @@ fn a_demo_that_is_interrupted_stops_there_and_says_that_nothing_is_kept() {
     assert_eq!(said, ["stopping (the demo records nothing)", "interrupted: start it again"]);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
-    assert!(!bench.data.path().join("demo/harness.svg").exists(), "nothing is drawn either");
+    assert!(!bench.data.path().join("demo/harness.svg").exists(), "there is no drawing");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn the_doctor_reports_missing_parts_with_consequence_and_remedy() {
         assert_eq!(finding["remedy"].is_null(), well, "{finding}");
     }
     assert_eq!(output.status.code(), Some(i32::from(findings.iter().any(|finding| finding["state"] == "broken"))));
-    assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0, "looking changes nothing");
+    assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0, "the doctor changes nothing");
 
     let mut bare = bench.command(&["doctor"]);
     let output = bare.env("PATH", "/nowhere").env("ANTHROPIC_API_KEY", "sk-canary-4712").output().unwrap();
@@ -87,7 +87,7 @@ fn the_doctor_helps_on_machines_that_lack_something() {
         let path = tempfile::tempdir().unwrap();
         machine_with(path.path(), programs);
         let output = bench.command(&["doctor", "--json"]).env("PATH", path.path()).output().unwrap();
-        assert!(output.status.success(), "nothing that is needed is broken: {}", stdout(&output));
+        assert!(output.status.success(), "no necessary part is broken: {}", stdout(&output));
         let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
         let found = seen["findings"].as_array().unwrap().iter().find(|finding| finding["topic"] == topic).unwrap();
         assert_eq!((found["state"].as_str(), found["remedy"].as_str()), (Some(state), remedy), "{found}");
@@ -109,7 +109,7 @@ fn the_doctor_helps_on_machines_that_lack_something() {
     check(&[rustc, cc, rustup], "wasm target", "good", None);
 }
 
-/// The kernel's own folder lets nobody write, whoever runs the test.
+/// The kernel's `/proc` cannot be written, even by root.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_doctor_says_that_a_folder_cannot_be_written_and_what_to_do() {

@@ -54,7 +54,7 @@ fn a_key_is_sent_only_to_the_endpoint() {
     let output = output.unwrap();
     assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
     let everything = [output.stdout, output.stderr, contents(bench.data.path())].concat();
-    assert!(!String::from_utf8_lossy(&everything).contains("sk-canary-4711"), "the key was written down");
+    assert!(!String::from_utf8_lossy(&everything).contains("sk-canary-4711"), "the key was printed or stored");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn failures_of_the_endpoint_are_reported_and_counted() {
         assert_eq!(output.status.code(), Some(code), "{says}: {}", stderr(&output));
         let all = stdout(&output) + &stderr(&output);
         assert!(all.contains(says), "{says} in {all}");
-        assert!(stdout(&output).contains("not scored"), "a failure is no number: {}", stdout(&output));
+        assert!(stdout(&output).contains("not scored"), "a failure has no reward: {}", stdout(&output));
     };
     check(&Stub::start(|_, _| Reply::Http(200, vec![], "hello".into())), &[], 4, "llm(garbage)");
     check(&Stub::start(|_, _| Reply::Http(429, vec![], "wait".into())), &[], 4, "HTTP 429");
@@ -107,7 +107,7 @@ fn one_key_file_serves_one_kind_of_endpoint() {
     let output = bench.run(&[&run[..], &["--api-key-file", &ours]].concat());
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("write openai=FILE and anthropic=FILE"), "{}", stderr(&output));
-    assert!(stub.requests().is_empty(), "a key is shown to its own endpoint only");
+    assert!(stub.requests().is_empty(), "a key is sent to its own endpoint only");
     let (one, other) = (format!("openai={ours}"), format!("anthropic={theirs}"));
     bench.json(&[&run[..], &["--api-key-file", &one, "--api-key-file", &other]].concat());
     let sent = stub.requests();
@@ -126,7 +126,7 @@ fn an_endpoint_that_needs_the_newer_name_of_a_limit_gets_it() {
     let math = bench.guest("env_math");
     let summary = bench.json(&["run", &math, "--policy", &policy, "--episodes", "3", "--concurrency", "1"]);
     assert_eq!(summary["endings"]["terminated"], 3);
-    assert_eq!(stub.requests().len(), 4, "it is told once");
+    assert_eq!(stub.requests().len(), 4, "the endpoint rejects the temperature only once");
     assert!(
         stub.requests().iter().all(|request| request.body.get("temperature").is_none()),
         "what nobody chose is not sent"

@@ -17,8 +17,8 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
 
     // The report: the mean covers only scored episodes.
     let value = summary["episodes"].as_array().unwrap().iter().find_map(|episode| episode["reward"].as_f64()).unwrap();
-    assert!(value > 0.0, "the format of a complete episode is worth something: {value}");
-    assert_eq!(summary["reward_mean"].as_f64(), Some(value), "all complete episodes are alike");
+    assert!(value > 0.0, "a complete episode has a positive format reward: {value}");
+    assert_eq!(summary["reward_mean"].as_f64(), Some(value), "all complete episodes have equal rewards");
     assert_eq!(summary["scored"], complete);
     assert_eq!(
         (&summary["by_reward"][0]["mean"], &summary["by_reward"][0]["scored"]),
@@ -44,7 +44,7 @@ fn nothing_downstream_of_a_failing_plugin_sees_a_zero() {
     let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap() as u64;
     assert_eq!(count("SELECT count(*) FROM episode_rows WHERE reward IS NULL AND failure_kind IS NOT NULL"), failed);
     assert_eq!(count("SELECT count(*) FROM episodes WHERE reward = 0"), 0);
-    assert_eq!(count("SELECT count(*) FROM verdicts"), complete, "what failed is not even judged");
+    assert_eq!(count("SELECT count(*) FROM verdicts"), complete, "failed episodes are not judged");
     let listed = bench.json(&["runs", "list"]);
     assert_eq!(listed[0]["reward_mean"].as_f64(), Some(value), "{listed}");
 
@@ -67,7 +67,11 @@ fn a_run_with_too_many_failures_stops_with_the_reason() {
     let said = stdout(&output);
     assert!(said.contains("stopped: 21 failed, 20 may; fix the cause above and begin a new run, or, if it was temporary, raise --failure-budget"), "{said}");
     assert!(said.contains("odd-failing: 21 x trap(unreachable)"), "{said}");
-    assert!(stderr(&output).contains("first failure, ep-"), "told at once: {}", stderr(&output));
+    assert!(
+        stderr(&output).contains("first failure, ep-"),
+        "the first failure is reported at once: {}",
+        stderr(&output)
+    );
     // Other episodes in progress ended with the run without being stopped.
     let recorded = bench.out(&["episodes", "export"]);
     assert!(recorded.lines().count() >= 21 && !recorded.contains("stopped by the operator"), "{said}");

@@ -31,7 +31,10 @@ fn feedback_changes_the_reward_as_a_new_revision_without_overwriting() {
     let corrected = bench.out(&["feedback", &name, "--score", "0.5"]);
     assert!(corrected.ends_with("revision 2, reward -1 -> 0.5\n"), "{corrected}");
     assert!(bench.out(&["feedback", &name, "--score", "-1"]).ends_with("revision 3, reward 0.5 -> -1\n"));
-    assert!(bench.out(&["feedback", &name, "--score", "-1"]).contains("recorded already"), "said twice without a key");
+    assert!(
+        bench.out(&["feedback", &name, "--score", "-1"]).contains("recorded already"),
+        "the same feedback twice without a key"
+    );
 
     let forged = bench.out(&["feedback", &name, "--score", "0.5", "--text", "good\nverdict     1 by forged (user)"]);
     assert!(forged.contains("revision 4"), "{forged}");
@@ -56,7 +59,7 @@ fn invalid_feedback_is_refused() {
     let Some(bench) = Bench::new("feedback_that_cannot_be") else { return };
     let nowhere = bench.run(&["feedback", "ep-1", "--score", "1"]);
     assert_eq!(nowhere.status.code(), Some(5), "{}", stderr(&nowhere));
-    assert!(!bench.data.path().join("clawhost.sqlite").exists(), "no data folder is made for it");
+    assert!(!bench.data.path().join("clawhost.sqlite").exists(), "feedback creates no data folder");
     let words = ["--reward", &bench.guest("reward_exact"), "--episodes", "2"];
     let math = bench.guest("env_math");
     let [one, two] = [(); 2].map(|()| bench.play(&[&[math.as_str()], &words[..]].concat()));

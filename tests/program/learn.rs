@@ -48,7 +48,10 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let kept: Vec<&Value> =
         learn["entries"].as_array().unwrap().iter().filter(|entry| entry["status"] == "deployed").collect();
     assert!(!kept.is_empty());
-    assert!(kept.iter().all(|entry| entry["helps"].as_f64().unwrap() > 10.0), "each has earned its place: {kept:?}");
+    assert!(
+        kept.iter().all(|entry| entry["helps"].as_f64().unwrap() > 10.0),
+        "each deployed entry has evidence: {kept:?}"
+    );
 
     // Neither concurrency nor the data folder changes a byte.
     let elsewhere = bench.fresh();
@@ -72,7 +75,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let log = bench.json(&["playbook", "log", "env-shop"]);
     let newest = log[0]["number"].as_u64().unwrap();
     assert!(log[0]["why"].as_str().unwrap().starts_with("passed the gate"), "{log}");
-    assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "what came in is named");
+    assert!(bench.out(&["playbook", "diff", "env-shop"]).contains("+ e-"), "the added entry is listed");
     let served = bench.out(&["playbook", "rollback", "env-shop", "--to", &newest.to_string()]);
     assert!(served.contains(&format!("version {newest} is served already")), "{served}");
     assert_eq!(bench.json(&["playbook", "log"])[0]["number"], newest, "nothing was added");
@@ -84,7 +87,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let mean = |arguments: &[&str]| bench.json(arguments)["reward_mean"].as_f64().unwrap();
     let learned = bench.json(&["replay"]);
     let exact = learned["report"]["episodes"]["exact"].as_u64().unwrap();
-    assert!(exact > 24 * 64, "training, gate and test replay: {learned}");
+    assert!(exact > 24 * 64, "episodes of training, gate and test replay: {learned}");
     let (without, with) = (mean(&play), mean(&[&play[..], &["--playbook", "env-shop"]].concat()));
     assert!(with > without + 0.1, "{with} with, {without} without");
     let replayed = bench.json(&["replay"]);
@@ -141,7 +144,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     if newest > 1 {
         assert!(bench.out(&["playbook", "rollback", "env-shop"]).contains(&format!("version {}", newest + 1)));
         let log = bench.json(&["playbook", "log", "env-shop"]);
-        assert_eq!(log[0]["digest"], log[2]["digest"], "it says what the version before said");
+        assert_eq!(log[0]["digest"], log[2]["digest"], "it has the content of the earlier version");
     }
     // The origin of a rolled-back version is the run that learned it first.
     let learned = |bench: &Bench| bench.json(&["playbook", "list"])[0]["learned"]["run"].clone();

@@ -113,7 +113,7 @@ fn live_episodes_are_scored_and_their_verdicts_count() {
     let rows = bench.json(&["episodes", "list", "--run", RUN]);
     let rewards: Vec<_> = (1..3).map(|place| (&rows[place]["reward"], &rows[place]["revision"])).collect();
     assert_eq!(rewards, [(&1.0.into(), &1.into()), (&0.0.into(), &1.into())], "{rows}");
-    assert!(rows[2]["state"]["pending"].is_object(), "a person has not spoken yet");
+    assert!(rows[2]["state"]["pending"].is_object(), "the person's verdict is missing");
     let said = bench.json(&["feedback", "ep-1", "--score", "0.75"]);
     assert_eq!((&said["feedback"]["reward"], &said["feedback"]["state"]), (&0.75.into(), &"decided".into()), "{said}");
     bench.refused(&["feedback", "ep-2", "--score", "1"], &["episode ep-2 has not ended"]);

@@ -92,7 +92,7 @@ fn the_follower_solves_explicit_calculations_and_no_word_problems() {
 fn played_episodes_are_listed_shown_and_exported() {
     let Some(bench) = Bench::new("what_was_played_can_be_listed") else { return };
     let summary = bench.json(&["run", &bench.guest("env_guess"), "--episodes", "5", "--group", "2", "--seed", "3"]);
-    assert_eq!(summary["reward_mean"], Value::Null, "not scored is not a number");
+    assert_eq!(summary["reward_mean"], Value::Null, "without scores there is no mean");
     let list = bench.json(&["episodes", "list"]);
     let ids: Vec<_> = summary["episodes"].as_array().unwrap().iter().map(|episode| episode["id"].clone()).collect();
     assert_eq!(list.as_array().unwrap().iter().map(|row| row["id"].clone()).collect::<Vec<_>>(), ids);

@@ -166,7 +166,7 @@ fn unreadable_input_can_be_rephrased() {
     // Input may be echoed before or after the prompt.
     let words = |line: &str| line.trim_start_matches("> ").trim().to_owned();
     let answer = |told: &str| told.lines().rev().map(words).find(|words| !words.is_empty());
-    assert_eq!(answer(&told), answer(&terminal("1+1=\n\u{4}")), "what was refused is no part of the conversation");
+    assert_eq!(answer(&told), answer(&terminal("1+1=\n\u{4}")), "a refused message is not in the conversation");
 }
 
 #[cfg(unix)]
@@ -199,7 +199,7 @@ fn ctrl_c_ends_an_answer_and_the_conversation_continues_with_its_shown_part() {
         assert!(rest.ends_with('\n') && rest.chars().count() < 1900, "{rest}");
     }
     interrupt(&child);
-    assert_eq!(child.wait().unwrap().code(), Some(130), "while nobody speaks it ends the conversation");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "between answers Ctrl-C ends the conversation");
 
     // With JSON an answer is printed when it ends, so its beginning is not visible. A conversation that began later and
     // streams its answer shows the progress: when it has this many bytes, this one has some too.
@@ -220,7 +220,7 @@ fn ctrl_c_ends_an_answer_and_the_conversation_continues_with_its_shown_part() {
         (told["finish"] == "interrupted" && told["answer"].as_str().is_some_and(|answer| !answer.is_empty()))
             .then_some(told)
     });
-    assert!(told.is_some(), "no answer was interrupted in its midst");
+    assert!(told.is_some(), "no answer was interrupted");
 }
 
 #[test]
@@ -246,7 +246,11 @@ fn models_are_imported_and_exported_with_their_adapters() {
     assert_eq!(ask(&reference("qwen3"), &["--adapter", &reference("adapter")]), ask(&folder, &[]));
     assert_ne!(ask(&reference("qwen3"), &[]), ask(&folder, &[]));
     bench.out(&["model", "export", &folder, &again, "--dtype", "bf16"]);
-    assert_eq!(bench.json(&["model", "info", &again])["weights"], info["weights"], "bf16 is what it was stored in");
+    assert_eq!(
+        bench.json(&["model", "info", &again])["weights"],
+        info["weights"],
+        "the weights were stored as bf16 before"
+    );
     bench.refused(&["model", "import", &reference("llama"), &folder], &["is not empty; name a new folder"]);
 }
 
@@ -261,7 +265,7 @@ fn folders_without_a_valid_model_are_refused_with_the_reason() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(expect.iter().all(|part| error.contains(part)), "{error}");
-        assert!(!Path::new(&bench.path("target")).exists(), "nothing is written of {name}");
+        assert!(!Path::new(&bench.path("target")).exists(), "no file of {name} is written");
     };
     let second = "model-00002-of-00002.safetensors";
     check("missing", &|folder| std::fs::remove_file(folder.join(second)).unwrap(), &[second, "a shard of the model"]);

@@ -60,7 +60,7 @@ fn an_imported_playbook_is_shown_as_served() {
         shown.starts_with("p, version 1: imported, 2 entries, 1 section\n\n[house]\nBe kind.\nBe brief.\n\n"),
         "{shown}"
     );
-    assert!(shown.contains(&format!("when {}: wait", long.trim())), "a pipe cuts nothing: {shown}");
+    assert!(shown.contains(&format!("when {}: wait", long.trim())), "output to a pipe is not truncated: {shown}");
     assert!(shown.contains("deployed") && !shown.contains("queued") && shown.contains("times    how often"), "{shown}");
     let rows = bench.json(&["playbook", "show"])["entries"].clone();
     assert_eq!((&rows[0]["status"], &rows[0]["created_by"]), (&"deployed".into(), &"import".into()), "{rows}");
@@ -88,7 +88,7 @@ fn all_playbooks_are_listed_with_their_details() {
     assert_eq!(told, [("first", 1, 1, 1, &Value::Null), ("second", 1, 1, 1, &Value::Null)]);
     let text = bench.out(&["playbook", "list"]);
     let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(cells[..5], ["first", "1", "1", "-", "-"], "nobody learned it here: {text}");
+    assert_eq!(cells[..5], ["first", "1", "1", "-", "-"], "it was not learned here: {text}");
     bench.refused(&["playbook", "show"], &["which playbook? There are first, second"]);
     bench.refused(&["playbook", "diff"], &["which playbook?"]);
 }

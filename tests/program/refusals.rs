@@ -11,7 +11,7 @@ fn check(bench: &Bench, arguments: &[&str], code: i32, says: &[&str]) {
         assert!(text.contains(part), "{arguments:?}: `{part}` in {text}");
     }
     assert!(!text.contains("thread 'main'"), "the host panicked: {text}");
-    assert_eq!(stdout(&output), "", "nothing for machines to misread");
+    assert_eq!(stdout(&output), "", "standard output is empty");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn an_unusable_data_folder_is_reported() {
         &["no room left", "the size limit of the store is reached", "what was recorded before is safe"],
     );
     let list = bench.json(&["episodes", "list", "--limit", "10000", "--data", &in_folder("full")]);
-    assert!(!list.as_array().unwrap().is_empty(), "what was recorded before is there");
+    assert!(!list.as_array().unwrap().is_empty(), "earlier records are intact");
     check(&bench, &["episodes", "show", "ep-none", "--data", &in_folder("full")], 2, &["no episode `ep-none`"]);
     check(&bench, &["episodes", "list", "--run", "run-none", "--data", &in_folder("full")], 2, &["no run `run-none`"]);
 }

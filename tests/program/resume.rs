@@ -11,7 +11,7 @@ const NOTHING: &str = "nothing like it was interrupted, so a new run begins";
 impl Bench {
     /// Holds a lease, as another process would.
     pub(crate) fn hold(&self, subject: LeaseSubject, mode: LeaseMode) -> Box<dyn Lease> {
-        FileLeases::new(self.data.path()).acquire(&subject, mode).unwrap().expect("nobody holds it")
+        FileLeases::new(self.data.path()).acquire(&subject, mode).unwrap().expect("the lease is free")
     }
 
     pub(crate) fn newest_run(&self) -> String {
@@ -38,7 +38,7 @@ fn without_an_interrupted_run_a_new_run_begins_with_a_message() {
     let (again, other, said) = bench.played(&[&run[..], &["--resume"]].concat());
     assert!(said.contains(NOTHING) && other != one && again == first, "{one} {other} {said}");
     let (_, _, said) = bench.played(&run);
-    assert!(!said.contains(NOTHING), "nobody asked: {said}");
+    assert!(!said.contains(NOTHING), "resuming was not requested: {said}");
     // Interrupted runs of other environments or verbs are not similar.
     let math = bench.guest("env_math");
     assert_eq!(bench.run(&["run", &math, "--max-tokens-total", "100"]).status.code(), Some(6));
@@ -71,7 +71,7 @@ fn an_interrupted_run_that_differs_is_refused_with_the_differences() {
     differs(&["--system-prompt", "Be brief."], "--system-prompt was none and is Be brief.");
     let another = format!("{guess}?size=50");
     bench.refused(&["run", &another, "--resume"], &[&begin, "size", way_out]);
-    assert_eq!(bench.runs(), 1, "nothing was begun");
+    assert_eq!(bench.runs(), 1, "no run was begun");
     // Options that change no result may differ.
     let more = ["--concurrency", "2", "--failure-budget", "0.5", "--price", "1,2", "--resume"];
     let (resumed, run, _) = bench.played(&[&["run", &guess], &more[..]].concat());
@@ -92,7 +92,7 @@ fn a_run_by_name_must_exist_and_be_interrupted_and_idle() {
         bench.refused(words, &[&newest, "is being played by another process; wait for it"]);
     }
     bench.refused(&["score", "--reward", &bench.guest("reward_format")], &["is being played by another process"]);
-    assert_eq!(bench.runs(), 1, "nothing was begun");
+    assert_eq!(bench.runs(), 1, "no run was begun");
     // It was not interrupted, so a new run may begin.
     let (_, _, said) = bench.played(&["run", &guess, "--seed", "9", "--resume"]);
     assert!(said.contains(NOTHING), "{said}");

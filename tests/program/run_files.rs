@@ -46,7 +46,7 @@ fn a_run_file_describes_the_same_run_as_flags() {
     let third = bench.fresh();
     let beside = third.outside_timing(&["learn", &file, "-q", "--iterations", "2", "--seed", "5"]);
     assert_eq!((&beside["config"]["play"]["seed"], &beside["config"]["work"]["iterations"]), (&5.into(), &2.into()));
-    assert_eq!(beside["config"]["work"]["layers"], written["config"]["work"]["layers"], "the rest stands");
+    assert_eq!(beside["config"]["work"]["layers"], written["config"]["work"]["layers"], "other options are unchanged");
     // A file that only plays belongs to the other command.
     let plays = bench.with_file("version = 1\nplugin = \"env_guess.wasm\"\nepisodes = 3\nseed = 2\n");
     let played = bench.outside_timing(&["run", &plays]);
@@ -90,7 +90,7 @@ fn every_mistake_of_a_file_is_reported_with_its_line() {
     let newer = SHOP.replace("version = 1", "version = 2").replace("seed", "seeed");
     refused(&newer, &["run.toml, line 1: version: found 2; this program reads version 1"]);
     let output = bench.run(&["learn", &bench.with_file(&newer)]);
-    assert!(!stderr(&output).contains("seeed"), "what its keys mean is unsure: {}", stderr(&output));
+    assert!(!stderr(&output).contains("seeed"), "keys of another version are not interpreted: {}", stderr(&output));
     refused("plugin = ", &["run.toml, line 1: not TOML"]);
     refused(&SHOP.replace("[[learn]]", "[harness]"), &["[harness]", "[[learn]]"]);
     refused(&SHOP.replace("\"harness\"", "\"router\""), &["line 9", "router", "harness, weights"]);

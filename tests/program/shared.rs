@@ -30,9 +30,9 @@ fn processes_share_a_data_folder() {
     let playing = [play(&guess, "1"), play(&math, "2"), play(&guess, "1")];
     let learning = [learn("one"), learn("other")];
     let [one, _, twin] = playing.map(result);
-    assert_eq!(one, twin, "equal seeds, whoever runs beside");
+    assert_eq!(one, twin, "equal seeds give equal runs beside other processes");
     let [first, second] = learning.map(result);
-    assert_eq!(first["learn"], second["learn"], "each learns a playbook of its own");
+    assert_eq!(first["learn"], second["learn"], "the two playbooks do not affect each other");
     let listed = bench.json(&["runs", "list"]);
     assert_eq!(listed.as_array().unwrap().len(), 5, "{listed}");
     assert_eq!(

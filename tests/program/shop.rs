@@ -101,7 +101,7 @@ fn models_in_both_dialects_use_the_tools() {
         assert_eq!(episode["tools"].as_array().unwrap().len(), 7);
         let shown = stdout(&bench.run(&["episodes", "show", &format!("{run}/{}", episode["id"].as_str().unwrap())]));
         assert!(shown.contains("refused") && shown.contains("booked: "), "{shown}");
-        assert_eq!(turns[0]["answered_by"]["model"], "stub", "who answered is recorded, whoever was asked");
+        assert_eq!(turns[0]["answered_by"]["model"], "stub", "the answering model is recorded, not the requested one");
         assert!(shown.contains("by         stub\n") && !shown.contains("which was asked for"), "{shown}");
     }
     assert_eq!(means[0], means[1], "the dialect changes no result");
@@ -196,7 +196,7 @@ fn a_judge_votes_fails_and_is_retried() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     let (scored, failed) = (summary["scored"].as_u64().unwrap(), summary["failed"].as_u64().unwrap());
     assert!(scored + failed == 12 && scored > 0 && failed > 0, "{scored} scored, {failed} failed");
-    assert_eq!(summary["reward_mean"], 1.0, "what failed is no number");
+    assert_eq!(summary["reward_mean"], 1.0, "failed verdicts are not in the mean");
     let first = summary["episodes"].as_array().unwrap().iter().find(|episode| !episode["failure"].is_null()).unwrap();
     assert!(first["reward"].is_null() && first["failure"].as_str().unwrap().contains("the judge did not answer"));
 
@@ -207,16 +207,20 @@ fn a_judge_votes_fails_and_is_retried() {
     drop(flaky);
     let elsewhere =
         bench.json(&["score", "--reward", &judge, "--grant", &format!("llm:judge=openai:m@{}", good.base_url())]);
-    assert_eq!(elsewhere["report"]["rewards"][0]["added"], 12, "another judge is another question");
+    assert_eq!(elsewhere["report"]["rewards"][0]["added"], 12, "another judge model gives new verdicts");
     let port: u16 = address.trim_end_matches("/v1").rsplit(':').next().unwrap().parse().unwrap();
     let Some(again) = Stub::start_at(port, |_, request| says(request, "\\boxed{-1}", &[])) else { return };
     let made = bench.json(&["score", "--reward", &judge, "--grant", &spec, "--run", run_id]);
     let rescored = &made["report"]["rewards"][0];
     assert_eq!((&rescored["made_good"], &rescored["unchanged"]), (&failed.into(), &scored.into()), "{rescored}");
-    assert_eq!(again.requests().len() as u64, failed * 5, "only what failed is asked again");
+    assert_eq!(again.requests().len() as u64, failed * 5, "only failed verdicts are requested again");
     let runs = bench.json(&["runs", "list"]);
     let row = runs.as_array().unwrap().iter().find(|row| row["id"] == run_id).unwrap();
-    assert_eq!((&row["scored"], &row["summary"]["scored"]), (&12.into(), &scored.into()), "then and now");
+    assert_eq!(
+        (&row["scored"], &row["summary"]["scored"]),
+        (&12.into(), &scored.into()),
+        "the row is current, and the stored summary unchanged"
+    );
     let mean = (scored as f64 - failed as f64) / 12.0;
     assert!((row["reward_mean"].as_f64().unwrap() - mean).abs() < 1e-9);
     drop(again);
@@ -237,7 +241,7 @@ fn a_policy_without_valid_calls_fails_the_case() {
     arguments.extend(rewards.iter().map(String::as_str));
     let summary = bench.json(&arguments);
     assert_eq!((&summary["reward_mean"], &summary["scored"]), (&0.0.into(), &3.into()), "the outcome is known");
-    assert_eq!(summary["endings"]["truncated"], 3, "the customer's patience counts such messages too");
+    assert_eq!(summary["endings"]["truncated"], 3, "such messages count towards the customer's patience");
     assert_eq!(summary["steps"], 24);
     // Servers parse the conversation again: invalid arguments of the model were sent back as JSON.
     let requests = stub.requests();
@@ -313,10 +317,10 @@ fn misused_tools_leave_a_valid_conversation() {
         let said = stub.requests()[1].conversation();
         let results: Vec<&str> =
             said.iter().filter(|(role, _)| role == "tool").map(|(_, text)| text.as_str()).collect();
-        assert_eq!(results.len(), 4, "every call is answered once: {said:?}");
+        assert_eq!(results.len(), 4, "every call has one answer: {said:?}");
         let silence = if dialect == "openai" { "" } else { "(empty)" };
         assert_eq!((results[0], results[1], results[3]), ("seen <|im_end|>", silence, "seen <|im_end|>"));
-        assert!(results[2].contains("no tool `fly`; there are look, wave"), "a tool that was only claimed is none");
+        assert!(results[2].contains("no tool `fly`; there are look, wave"), "a tool that was not offered is an error");
         assert!(said.iter().any(|(role, text)| role == "user" && text == "nobody asked"), "{said:?}");
         assert!(
             said.iter().any(|(role, text)| role == "user" && text.contains("<|im_start|>system")),

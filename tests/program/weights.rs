@@ -75,7 +75,7 @@ fn equal_runs_learn_equal_weights_and_write_metrics() {
     assert_eq!(learn["warm_start"]["steps"], 20);
     let config = &document["config"];
     assert_eq!((&config["playbook"], &config["work"]["layers"][0]["objective"]), (&Value::Null, &"dapo".into()));
-    assert_eq!(config["work"]["layers"][0]["before"], weights["before"], "it says what it began with");
+    assert_eq!(config["work"]["layers"][0]["before"], weights["before"], "the configuration has the initial weights");
     assert!(learn["evaluation"]["lift"]["mean"].is_f64(), "{}", learn["evaluation"]);
 
     // In another folder, with another concurrency.

@@ -89,15 +89,15 @@ fn episodes_are_filtered_by_their_results() {
     assert_eq!((&trapped, &unreachable), (&failed, &failed));
     assert_eq!(list(&["--failure=trap(unreachable)"]), failed);
     assert!(list(&["--failure=limit"]).is_empty());
-    assert_eq!(list(&["--unscored"]), failed, "what failed is never judged");
+    assert_eq!(list(&["--unscored"]), failed, "failed episodes are never judged");
     let scored = list(&["--min-reward", "-1", "--max-reward", "1"]);
     assert_eq!(scored.len() + failed.len(), all.len());
     assert!(list(&["--min-reward", "1.5"]).is_empty());
     let task = all[0]["task"].as_str().unwrap();
     assert!(list(&["--task", task]).iter().all(|row| row["task"] == task));
     assert!(!list(&["--task", task]).is_empty() && list(&["--task", "none"]).is_empty());
-    assert_eq!(list(&["--pending", "--min-reward", "-1"]), scored, "each waits for a person");
-    assert!(list(&["--pending", "--failure"]).is_empty(), "what failed waits for nobody");
+    assert_eq!(list(&["--pending", "--min-reward", "-1"]), scored, "each waits for a person's verdict");
+    assert!(list(&["--pending", "--failure"]).is_empty(), "failed episodes wait for no verdict");
     let exported = bench.out(&["episodes", "export", "--failure"]);
     assert_eq!(exported.lines().count(), failed.len());
     assert!(bench.out(&["episodes", "list", "--task", "none"]).starts_with("no such episodes of run-"));

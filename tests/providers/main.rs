@@ -393,6 +393,6 @@ fn a_provider_of_its_own_needs_a_key_before_anything_is_asked() {
             assert_eq!(error.hints(), [Hint::set("api_key_file", "FILE")]);
             assert!(endpoint(dialect, address, Some("k")).is_ok());
         }
-        assert!(endpoint(dialect, "http://127.0.0.1:1/v1", None).is_ok(), "a server of one's own seldom needs one");
+        assert!(endpoint(dialect, "http://127.0.0.1:1/v1", None).is_ok(), "a local server rarely needs a key");
     }
 }

@@ -62,7 +62,7 @@ async fn other_components_with_a_name_and_version_are_listed() {
         plugin
     };
     let first = keep(b"one", "1", "environment").await;
-    assert_eq!(store.namesakes(&first, "environment").await.unwrap(), [], "none but itself");
+    assert_eq!(store.namesakes(&first, "environment").await.unwrap(), [], "there is no other component");
     keep(b"newer", "2", "environment").await;
     keep(b"a reward", "1", "reward").await;
     let second = keep(b"two", "1", "environment").await;

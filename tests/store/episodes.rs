@@ -71,7 +71,7 @@ async fn an_unfinished_run_is_found_by_its_digest_and_resumed() {
     let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary, cost()).await.unwrap();
     finish("run-a", serde_json::json!({"stopped": null})).await;
     finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
-    assert_eq!(resumable(b"configuration"), std::slice::from_ref(&b), "one that was stopped did not end");
+    assert_eq!(resumable(b"configuration"), std::slice::from_ref(&b), "a stopped run can be resumed");
     store.resume_run(&RunId("run-a".into())).await.unwrap();
     assert_eq!(resumable(b"configuration"), [b, a]);
     // A truncated group stays until another one replaces it, with verdicts, in one transaction.
@@ -79,7 +79,7 @@ async fn an_unfinished_run_is_found_by_its_digest_and_resumed() {
     assert_eq!(names(), 4);
     let clash = vec![Recorded { replaces_existing: true, ..recorded("run-a", 2) }, recorded("run-a", 1)];
     put(&store, clash).await.unwrap_err();
-    assert_eq!(names(), 4, "nothing was taken out for a batch that was not recorded");
+    assert_eq!(names(), 4, "a batch that was not recorded removed nothing");
     put(&store, vec![Recorded { replaces_existing: true, ..recorded("run-a", 2) }]).await.unwrap();
     let again = Reader::open(folder.path()).unwrap().episode("run-a/ep-0002").unwrap().unwrap();
     assert_eq!((again, names()), (episode("run-a", 2), 4), "none twice");
@@ -113,7 +113,7 @@ async fn a_batch_is_recorded_completely_or_not_at_all() {
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episodes(&EpisodeFilter::default()).unwrap().len(), 2);
     put(&store, vec![recorded("run-a", 7)]).await.unwrap();
-    assert_eq!(reader.episodes(&EpisodeFilter::default()).unwrap().len(), 3, "the store goes on");
+    assert_eq!(reader.episodes(&EpisodeFilter::default()).unwrap().len(), 3, "the store continues to work");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +130,7 @@ async fn an_invalid_write_does_not_fail_others_of_its_batch() {
     for write in writes {
         done += u32::from(write.await.unwrap());
     }
-    assert_eq!(done, 99, "each new id once, the one that was there never again");
+    assert_eq!(done, 99, "each new id is recorded once, and the existing one is not repeated");
     assert_eq!(Reader::open(folder.path()).unwrap().episodes(&EpisodeFilter::default()).unwrap().len(), 100);
 }
 
@@ -190,11 +190,11 @@ async fn later_verdicts_are_added_to_the_current_ones() {
         .iter()
         .map(|record| (record.post_hoc, record.later.as_ref().map_or(0, |later| later.revision)))
         .collect();
-    assert_eq!(seen, [(false, 0), (false, 0), (false, 1), (true, 2)], "in order; what was said stays");
+    assert_eq!(seen, [(false, 0), (false, 0), (false, 1), (true, 2)], "in order; earlier verdicts stay");
     let unchanged = Admission::Unchanged { revision: 2, reward: Some(0.75) };
     assert_eq!(judge(verdict_of("first", scored(0.0))).await, unchanged);
     assert_eq!(judge(verdict_of("second", failed())).await, unchanged);
-    assert_eq!(now(), episode, "what was given stays");
+    assert_eq!(now(), episode, "repeated verdicts change nothing");
     let runs = Reader::open(folder.path()).unwrap().runs(None).unwrap();
     assert_eq!((runs[0].reward_mean, runs[0].scored), (Some(0.75), 1));
 }
@@ -270,7 +270,7 @@ async fn a_learning_run_counts_the_rewards_and_the_costs_of_its_phases() {
     }
     let reader = Reader::open(folder.path()).unwrap();
     let rows = reader.runs(None).unwrap();
-    assert_eq!(rows.len(), 1, "phases are no runs of their own");
+    assert_eq!(rows.len(), 1, "phases are not listed as runs");
     assert_eq!((rows[0].scored, rows[0].reward_mean), (2, Some(1.0)));
     assert_eq!(rows[0].spent.prompt_tokens, 40, "the largest, for each of them counts from the beginning");
     let phase = reader.run(&RunId("run-a.2".into())).unwrap().unwrap();
@@ -295,7 +295,7 @@ async fn a_damaged_record_is_reported_and_others_are_read() {
     let error = reader.episode("run-a/ep-0000").unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "episode run-a/ep-0000"), "{error}");
     assert_eq!(reader.episode("run-a/ep-0001").unwrap().unwrap(), episode("run-a", 1));
-    assert_eq!(reader.check().unwrap(), None, "the database itself is whole");
+    assert_eq!(reader.check().unwrap(), None, "the database file is intact");
     other.execute_batch("UPDATE runs SET state = 'unknown'").unwrap();
     let error = reader.runs(None).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { what, .. } if what == "run run-a"), "{error}");
@@ -323,7 +323,7 @@ async fn feedback_decides_a_pending_episode_and_lists_show_it() {
     let rows = || Reader::open(folder.path()).unwrap().episodes(&EpisodeFilter::default()).unwrap();
     let pending = EpisodeState::Pending { until: 1_000 };
     assert_eq!((rows()[0].state(999), rows()[0].state(1_000), rows()[0].revision), (pending, EpisodeState::Decided, 0));
-    assert_eq!(rows()[1].state(0), EpisodeState::Decided, "what failed waits for nothing");
+    assert_eq!(rows()[1].state(0), EpisodeState::Decided, "failed episodes wait for no verdict");
 
     let judged = vec![
         feedback("run-a", "ep-0000", -1.0, Some("a")),

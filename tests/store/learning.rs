@@ -150,7 +150,7 @@ async fn a_checkpoint_round_trips_with_its_cost() {
     let last = store.last_checkpoint(&run).await.unwrap();
     assert_eq!(last, Some((4, serde_json::json!({"iteration": 4}))));
     let numbers: Vec<_> = store.iterations(&run).await.unwrap();
-    assert_eq!(numbers, [1, 2, 3].map(|number| serde_json::json!({"number": number})), "a null is no report");
+    assert_eq!(numbers, [1, 2, 3].map(|number| serde_json::json!({"number": number})), "null is not a report");
     let row = Reader::open(folder.path()).unwrap().run(&run).unwrap().unwrap();
     assert_eq!(row.spent.prompt_tokens, 7, "of the last checkpoint");
 }

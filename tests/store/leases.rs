@@ -66,7 +66,7 @@ fn a_lease_does_not_remove_the_file_of_a_later_one() {
     std::fs::remove_file(folder.path().join("leases/run-run-a")).unwrap();
     let second = take().unwrap();
     first.complete();
-    assert!(take().is_none(), "the second is in force");
+    assert!(take().is_none(), "the second lease is valid");
     second.complete();
     assert!(take().is_some());
 }

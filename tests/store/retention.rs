@@ -115,7 +115,7 @@ async fn a_kept_episode_keeps_its_verdicts_its_blobs_its_phase_and_its_run() {
     assert!(store.iterations(&id("run-a")).await.unwrap().is_empty());
     assert!(reader().resumable(&Digest::of(b"configuration")).unwrap().is_empty());
     assert_eq!(store.remove(removal).await.unwrap().episodes, 0);
-    assert_eq!(store.remove(of(&["run-a"])).await.unwrap().runs, 1, "later it goes as a whole");
+    assert_eq!(store.remove(of(&["run-a"])).await.unwrap().runs, 1, "later the whole run is removed");
     assert!(blob_files(folder.path()).is_empty());
 }
 
@@ -140,7 +140,7 @@ async fn a_plugin_is_kept_while_an_episode_a_verdict_or_a_run_refers_to_it() {
         [&played, &judged, &named, &unused].map(|identity| reader.plugin(&identity.digest).unwrap().is_some())
     };
     assert_eq!(store.remove(of(&[])).await.unwrap().plugins, 0);
-    assert_eq!(left(), [true; 4], "they stay where nothing else is asked for");
+    assert_eq!(left(), [true; 4], "they are kept by default");
     let prune = |runs: &[&str]| Removal { unused_plugins: true, ..of(runs) };
     let removed = store.remove(prune(&[])).await.unwrap();
     assert_eq!((removed.plugins, removed.blobs, left()), (1, 1, [true, true, true, false]));

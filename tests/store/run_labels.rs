@@ -51,7 +51,7 @@ async fn a_run_is_found_by_its_name_and_a_name_belongs_to_one_run() {
     let change = LabelChange::Name(Some(name("other")));
     let now = store.relabel(&id("run-a"), change.clone()).await.unwrap();
     assert_eq!(now, Relabelled::Now(labels("other", &["x", "y"])));
-    assert_eq!(store.relabel(&id("run-a"), change).await.unwrap(), now, "the name that it has is free for it");
+    assert_eq!(store.relabel(&id("run-a"), change).await.unwrap(), now, "a run may keep its own name");
     let freed = store.relabel(&id("run-b"), LabelChange::Name(Some(name("first")))).await.unwrap();
     assert_eq!(freed, Relabelled::Now(labels("first", &[])));
     let none = store.relabel(&id("run-a"), LabelChange::Name(None)).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_prefix_of_an_id_finds_runs_but_not_phases() {
     check("run-3", &["run-3"]);
     check("run-4", &[]);
     check("%", &[]);
-    assert_eq!(reader.runs_beginning("run-", 2).unwrap().len(), 2, "at most so many");
+    assert_eq!(reader.runs_beginning("run-", 2).unwrap().len(), 2, "the limit is respected");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn the_summary_of_a_run_includes_its_phases() {
     assert_eq!(phases.collect::<Vec<_>>(), [("run-a.1", RunState::Finished, 1)]);
     assert_eq!(reader.tally(&id("run-none"), 0).unwrap(), EpisodeTally::default());
     let digest = Digest::of(b"configuration");
-    assert_eq!(reader.finished_run(&digest).unwrap(), None, "a phase is no run");
+    assert_eq!(reader.finished_run(&digest).unwrap(), None, "a phase is not a run");
     store.finish_run(&id("run-a"), &serde_json::json!({}), cost()).await.unwrap();
     assert_eq!(reader.finished_run(&digest).unwrap(), Some(id("run-a")));
 }

@@ -181,9 +181,9 @@ mod tests {
         std::fs::write(&other, "a text").unwrap();
         std::fs::write(&empty, "").unwrap();
         refused(&new, None);
-        assert!(!new.exists(), "asking leaves no trace");
+        assert!(!new.exists(), "the check creates no file");
         refused(&old, None);
-        assert_eq!(std::fs::read(&old).unwrap(), b"<svg/>", "asking changes nothing");
+        assert_eq!(std::fs::read(&old).unwrap(), b"<svg/>", "the check changes no file");
         refused(&empty, None);
         refused(&other, Some("exists and is not a drawing; name another file"));
     }

@@ -27,7 +27,7 @@ pub(crate) fn config(architecture: Architecture) -> ModelConfig {
     }
 }
 
-/// A text of so many tokens.
+/// A text with this number of tokens.
 pub(crate) fn text(length: usize, salt: u32) -> Vec<u32> {
     (0..length as u32).map(|position| (position * 17 + salt * 31 + 5) % 61).collect()
 }

@@ -1,8 +1,8 @@
-//! A device computes what the processor path computes: forward passes, answers, gradients, and one iteration of GRPO.
+//! A device gives the results of the processor path: forward passes, answers, gradients, and one iteration of GRPO.
 //!
-//! `CLAWHOST_TEST_DEVICE` names the device: `software` (Mesa's software driver of Vulkan; `cargo xtask wgsl` runs that), or any device
-//! that this was built for, as in `cuda:0` (`cargo xtask gpu-check` runs that). Without it the device is burn's own on this processor,
-//! which runs the same code.
+//! `CLAWHOST_TEST_DEVICE` names the device: `software` (Mesa's software driver of Vulkan, used by `cargo xtask wgsl`), or any device of
+//! this build, such as `cuda:0` (used by the bundle of `cargo xtask gpu-check`). Without it the device is burn's processor device, which
+//! runs the same code.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -35,10 +35,10 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Names the device under test.
+/// The variable that names the device under test.
 const VARIABLE: &str = "CLAWHOST_TEST_DEVICE";
 
-/// Asks in this process: the driver is one that works.
+/// Tries devices in this process, because the driver under test is known to work.
 struct Here;
 
 impl Prober for Here {
@@ -65,7 +65,7 @@ struct Tested {
     loss: f64,
     /// The largest difference of a weight after a step of Muon, as a share of the largest movement.
     step: f32,
-    /// Whether sampled tokens may differ after the first that two nearly equal shares decide.
+    /// Whether sampled tokens may differ after the first choice between two nearly equal probabilities.
     may_part: bool,
 }
 
@@ -82,8 +82,8 @@ fn tested() -> &'static Tested {
             }
             Some(name) => BurnDevice::open(name.parse().unwrap()).unwrap(),
         };
-        // The tensor cores of a GPU multiply with 10 bits of mantissa. Muon makes small directions of a gradient as long as large ones, and
-        // their rounding with them.
+        // The tensor cores of a GPU multiply with 10 bits of mantissa. Muon scales small directions of a gradient up to the size of large
+        // ones, and with them their rounding errors.
         let (logit, gradient, loss, step, may_part) = match named.as_deref() {
             None | Some("software") => (1e-4, 1e-3, 1e-5, 0.05, false),
             Some(_) => (2e-2, 5e-2, 2e-3, 0.5, true),
@@ -94,7 +94,7 @@ fn tested() -> &'static Tested {
     })
 }
 
-/// Whether the device under test is Mesa's software driver. What holds for that driver alone says so and tests nothing elsewhere.
+/// Whether the device under test is Mesa's software driver. If not, prints that the test, which is specific to that driver, is skipped.
 fn is_software(test: &str) -> bool {
     let is_software = std::env::var(VARIABLE).is_ok_and(|name| name == "software");
     if !is_software {
@@ -139,7 +139,7 @@ fn worst(found: &[f32], right: &[f32]) -> f32 {
     worst
 }
 
-/// Logits behind every token, by the processor.
+/// The processor's logits after every token.
 fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     let mut cache = model.cache();
     let mut work = [Work { cache: &mut cache, tokens, logits: Vec::new(), every: true }];
@@ -161,7 +161,7 @@ fn a_software_device_is_used_only_by_its_number() {
     assert!(found.iter().any(hardware) || auto.name == DeviceName::CPU, "{auto:?}");
     let named = choose(DeviceChoice::Named(device.name()), 1, &Burn.built(), &Here).unwrap();
     assert_eq!(named.name, device.name());
-    // Nobody waits for the second product as for the first, which compiles.
+    // The first product includes the compilation of its kernel; the second does not.
     println!("products: {:?}, then {:?}", Here.probe(device.name()), Here.probe(device.name()));
     let nowhere = DeviceName { backend: Backend::Vulkan, number: 99 };
     assert!(ComputeDevice::open(nowhere, &Burn).unwrap_err().to_string().contains("vulkan:99: it is not there"));
@@ -228,7 +228,7 @@ fn answers_have_the_processors_logits_in_every_batch() {
                 most = most.max(worst(found, right));
             }
         }
-        // A group's prompt is computed once, and copied.
+        // The prompt of a group is computed once and copied.
         let mut copy = model.copy(&held[5], 50).unwrap();
         let found = model.forward(&mut [(&mut copy, &texts[5][50..53])]).unwrap();
         most = most.max(worst(&found[0], behind(5, 53)));
@@ -326,7 +326,7 @@ fn gradients_equal_the_processors() {
         let total: f64 = sequences.iter().map(|one| one.trained().len() as f64).sum();
         let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
         let of = |device: &ComputeDevice| {
-            // The first moment after the first step of AdamW is the gradient, times what is the same on both.
+            // After the first step of AdamW, the first moment is the gradient times a constant that is the same on both devices.
             let settings = OptimizerSettings { rule: Rule::AdamW, clip: 1e9, ..OptimizerSettings::default() };
             let schedule = Schedule::constant(1e-3);
             let mut trainer = device.trainer(&config, &host, Trained::Full, settings, schedule).unwrap();
@@ -354,7 +354,7 @@ fn gradients_equal_the_processors() {
     }
 }
 
-/// What both layers learn from: the device's own answers, rewarded by how many tokens are even.
+/// The batch from which both layers learn: the device's answers, rewarded by the number of their even tokens.
 fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
     let groups = answers.iter().enumerate().map(|(number, answers)| {
         let members = answers.iter().enumerate().map(|(member, answer)| {
@@ -395,7 +395,7 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
     }
 }
 
-/// All weights, one behind the other.
+/// All weights, concatenated.
 fn flat(host: &HostDecoder) -> Vec<f32> {
     let weights = host.weights().into_iter();
     weights
@@ -454,7 +454,7 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
     );
     assert!((found["loss"] - expect["loss"]).abs() < *loss && (norm / right_norm - 1.0).abs() < f64::from(*gradient));
     assert!(mismatch < f64::from(*logit) && apart < step_limit * moved);
-    // The new weights answer, and a snapshot brings them back.
+    // Answers come from the new weights, and a snapshot restores them.
     let bytes = layer.snapshot().unwrap();
     assert_eq!(ask(model.engine(), vec![asked(9, 0)])[0].version, 1);
     let before = layer.digest();
@@ -462,8 +462,7 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
     assert_eq!(layer.digest(), before);
 }
 
-/// This driver takes no buffer above 128 MiB: logits of two sequences have no room there, those of one do, and those of one twice as long
-/// do not.
+/// This driver supports buffers up to 128 MiB. The logits of one sequence fit; those of two, or of one with twice the length, do not.
 #[test]
 fn where_memory_is_short_smaller_pieces_are_computed_and_one_too_long_is_refused() {
     if !is_software("where_memory_is_short") {

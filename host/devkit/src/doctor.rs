@@ -1,4 +1,4 @@
-//! Findings: what is there, what is missing, what that costs, and how to get it.
+//! Findings about this machine: what works, what is missing, the consequences, and the remedies.
 
 use crate::hints::listed;
 use crate::{folder, machine, toolchain};
@@ -6,40 +6,40 @@ use clawhost_core::Hint;
 use serde::Serialize;
 use std::path::Path;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// All is well.
+    /// It works.
     Good,
     /// Something optional is missing.
     Missing,
-    /// Something that is needed does not work.
+    /// Something necessary does not work.
     Broken,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at, in a word or two.
+    /// What was checked, in one or two words.
     pub topic: String,
-    /// How bad it is.
+    /// The severity.
     pub state: State,
     /// What was found.
     pub says: String,
-    /// What it costs that it is so; none where all is well.
+    /// The consequences. `None`: it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<String>,
-    /// How to mend it, in words that name no option of a program of ours; none where all is well.
+    /// The remedy, as text that names no command-line option of this project. `None`: it works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// What else may mend it, structured.
+    /// Other remedies, as structured hints.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "listed")]
     pub hints: Vec<Hint>,
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding that something works.
     pub fn good(topic: &str, says: impl Into<String>) -> Self {
         Self {
             topic: topic.to_owned(),
@@ -51,25 +51,25 @@ impl Finding {
         }
     }
 
-    /// Something optional is missing.
+    /// A finding that something optional is missing.
     pub fn missing(topic: &str, says: impl Into<String>, costs: &str, remedy: impl Into<String>) -> Self {
         let (costs, remedy) = (Some(costs.to_owned()), Some(remedy.into()));
         Self { state: State::Missing, costs, remedy, ..Self::good(topic, says) }
     }
 
-    /// Something that is needed does not work.
+    /// A finding that something necessary does not work.
     pub fn broken(topic: &str, says: impl Into<String>, costs: &str, remedy: impl Into<String>) -> Self {
         Self { state: State::Broken, ..Self::missing(topic, says, costs, remedy) }
     }
 
-    /// The same, with what else may mend it.
+    /// Adds structured remedies.
     #[must_use]
     pub fn with_hints(self, hints: impl IntoIterator<Item = Hint>) -> Self {
         Self { hints: hints.into_iter().collect(), ..self }
     }
 }
 
-/// Looks at everything. Nothing is changed, made or sent.
+/// Runs all checks. Changes and sends nothing.
 pub fn examine(data: &Path) -> Vec<Finding> {
     [machine::examine(), folder::examine(data), toolchain::rust(), toolchain::other_languages()].concat()
 }

@@ -1,4 +1,4 @@
-//! The data folder: whether it can be written, what the database says, and how much compiled code is kept.
+//! Checks of the data folder: whether it can be written, the state of the database, and the size of compiled code.
 
 use crate::doctor::Finding;
 use clawhost_core::{EpisodeReader as _, Hint};
@@ -18,7 +18,7 @@ pub(crate) fn examine(data: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The folder itself, or the first one above it that is there.
+/// The folder itself, or the nearest existing folder above it.
 fn existing(path: &Path) -> PathBuf {
     path.ancestors().find(|folder| folder.exists()).map_or_else(|| PathBuf::from("."), Path::to_owned)
 }
@@ -30,7 +30,7 @@ fn folder(data: &Path) -> Finding {
         return Finding::broken(FOLDER, says, "nothing can be recorded", remedy).with_hints([Hint::OtherDataFolder]);
     }
     let place = existing(data);
-    // A file without a name in the folder: it is gone when it is closed.
+    // A file without a name: the system removes it when it is closed.
     match tempfile::tempfile_in(&place).map(|_| ()) {
         Ok(()) if data.exists() => Finding::good(FOLDER, format!("{shown} can be written")),
         Ok(()) => Finding::good(FOLDER, format!("{shown} is made by the first run")),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_judged_without_making_or_changing_it() {
+    fn a_folder_is_checked_without_creating_or_changing_it() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("not/yet");
         assert_eq!(states(&new), [(FOLDER.to_owned(), State::Good)]);
@@ -97,7 +97,7 @@ mod tests {
 
         let good = |topic: &str| (topic.to_owned(), State::Good);
         assert_eq!(states(folder.path()), [good(FOLDER), good(DATABASE), good(CACHE)]);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the check leaves no files");
 
         let file = folder.path().join("file");
         std::fs::write(&file, "x").unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_database_is_named_with_what_to_do() {
+    fn a_damaged_database_is_reported_with_a_remedy() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(clawhost_store::FILE), "no database".repeat(1000)).unwrap();
         let found = examine(folder.path()).into_iter().find(|finding| finding.topic == DATABASE).unwrap();

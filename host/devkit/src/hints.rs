@@ -1,9 +1,9 @@
-//! Hints in the JSON of findings.
+//! The JSON of a finding's hints.
 
 use clawhost_core::Hint;
 use serde::ser::{SerializeSeq as _, Serializer};
 
-/// A hint as it stands in JSON: a kind, and what belongs to it.
+/// The JSON form of a hint: its kind, and the fields of that kind.
 #[derive(serde::Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Listed<'a> {

@@ -1,7 +1,7 @@
-//! What helps people who write and run plugins (floor 4): the doctor. A library without a terminal; the program prints.
+//! Tools for people who write and run plugins (floor 4): the doctor. The library prints nothing; the program does.
 //!
-//! [`doctor::examine`] looks at toolchains, the data folder and the machine, and says of each: what is there, what it costs
-//! that something is missing, and how to get it. It changes nothing.
+//! [`doctor::examine`] checks toolchains, the data folder and the machine. It reports what works, what is missing, the
+//! consequences, and the remedies. It changes nothing.
 
 pub mod doctor;
 mod folder;

@@ -1,4 +1,4 @@
-//! The machine: whether instances can be pooled, how many, and how fast they are reset.
+//! Checks of the machine: whether instances can be pooled, how many, and how they are reset.
 
 use crate::doctor::Finding;
 use clawhost_core::Hint;

@@ -1,4 +1,4 @@
-//! Toolchains: what is needed to build plugins, in Rust and in other languages.
+//! Checks of the toolchains that build plugins, in Rust and in other languages.
 
 use crate::doctor::Finding;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 /// The target of plugins.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The target of plugins that use clock and output of the standard library.
+/// The target of plugins that use the clock and the output of the standard library.
 const STD_TARGET: &str = "wasm32-wasip2";
 
-/// The first line that a program prints about itself; none where it is not there.
+/// The first line of a program's output about its version. `None`: there is no such program.
 fn says(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
@@ -23,13 +23,13 @@ fn has_std(sysroot: &Path, target: &str) -> bool {
         .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
 }
 
-/// The linker that makes components, which ships with Rust but not on the path.
+/// The linker that creates components. It ships with Rust, outside of the path.
 fn component_linker(sysroot: &Path) -> bool {
     let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
     hosts.map(|host| host.path().join("bin/wasm-component-ld")).any(|path| path.exists())
 }
 
-/// How to get the standard library of a target. A distribution's Rust has no `rustup`.
+/// How to install the standard library of a target. Rust packages of Linux distributions have no `rustup`.
 fn target_remedy(target: &str) -> String {
     let add = format!("rustup target add {target}");
     match says("rustup", &["--version"]) {
@@ -38,7 +38,7 @@ fn target_remedy(target: &str) -> String {
     }
 }
 
-/// The C compiler that Rust links with. Procedural macros and build scripts run on this machine, so plugins need it as well.
+/// The C compiler with which Rust links. Plugins need it too, because procedural macros and build scripts run on this machine.
 fn c_compiler() -> Finding {
     const TOPIC: &str = "c compiler";
     let install = match std::env::consts::OS {
@@ -46,7 +46,7 @@ fn c_compiler() -> Finding {
         "windows" => "install the C++ build tools of Visual Studio",
         _ => "install gcc or clang with your system's package manager (Debian: apt-get install gcc libc6-dev)",
     };
-    // Windows has its linker elsewhere than on the path: Rust looks for it.
+    // On Windows the linker is not on the path; Rust searches for it.
     if cfg!(windows) {
         return Finding::good(TOPIC, "Rust looks for the one of Visual Studio");
     }
@@ -102,7 +102,7 @@ pub(crate) fn other_languages() -> Vec<Finding> {
 }
 
 fn language(topic: &str, program: &str, what: &str, remedy: &str) -> Finding {
-    // Not every tool knows `--version`.
+    // Not every tool supports `--version`.
     match says(program, &["--version"]).or_else(|| says(program, &["--help"]).map(|_| String::new())) {
         Some(version) => Finding::good(topic, if version.is_empty() { program.to_owned() } else { version }),
         None => {
@@ -117,7 +117,7 @@ mod tests {
     use crate::doctor::State;
 
     #[test]
-    fn what_is_not_there_is_missing_and_says_how_to_get_it() {
+    fn a_missing_tool_is_reported_with_a_remedy() {
         let absent = language("nonsense", "no-such-program-4711", "plugins in nonsense", "write one");
         assert_eq!(absent.state, State::Missing);
         assert_eq!(absent.costs.as_deref(), Some("no plugins in nonsense can be built"));

@@ -2,17 +2,17 @@
 
 use crate::arithmetic;
 
-/// The answer to the first order in a text, if there is one. `chance` decides where the order leaves a choice.
+/// The answer to the first order in a text, if there is one. If the order leaves a choice, `chance` decides.
 pub(crate) fn obey(text: &str, chance: u64) -> Option<String> {
     calculate(text).or_else(|| choice(text, chance))
 }
 
-/// One of the choices that a text lists, drawn by `chance`; none: it lists none.
+/// One of the choices that a text lists, drawn with `chance`. `None`: it lists none.
 pub(crate) fn choice(text: &str, chance: u64) -> Option<String> {
     number_between(text, chance).or_else(|| one_of(text, chance))
 }
 
-/// The text after a phrase, found regardless of case.
+/// The text after a phrase, in any case.
 fn after<'a>(text: &'a str, phrase: &str) -> Option<&'a str> {
     let found = text.char_indices().find(|(at, _)| {
         text.get(*at..at + phrase.len()).is_some_and(|candidate| candidate.eq_ignore_ascii_case(phrase))

@@ -1,57 +1,57 @@
-//! How often a lesson could apply: in how many episodes its condition held, and what was observed instead.
+//! Counts the episodes in which a lesson could apply. For a condition that never held, keeps the values that were observed instead.
 //!
-//! A condition that a program can read (`NAME is VALUE and ...`) holds if lines `NAME: VALUE` say so in what the policy was shown before
-//! one of its answers; of several lines about one fact the last counts. That is how the follower reads it. Whether a
-//! condition in prose held is unknown, and nothing is said about it.
+//! A machine-readable condition (`NAME is VALUE and ...`) holds if the policy's input before one of its answers has these facts as
+//! lines `NAME: VALUE`. If a fact occurs several times, the last value counts. The follower reads facts by the same rule.
+//! For a condition in prose it is unknown whether it held, so it is not reported.
 
 use crate::{EntryId, Lesson};
 use clawhost_core::{Condition, Episode, Facts, Message, counted, escaped};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Other values of a fact that are kept, the most similar first: enough to see a misspelling.
+/// Largest number of other values of a fact that are kept, the most similar first: enough to recognise a misspelling.
 const VALUES: usize = 8;
-/// Names of facts that are compared with one that no episode states: an observation with more of them is a log.
+/// Largest number of names that are compared with a fact that no episode states. An observation with more of them is a log.
 const NAMES: usize = 256;
-/// Least similarity (Jaro-Winkler, 0 to 1) of a name that is worth telling.
+/// Least similarity (Jaro-Winkler, 0 to 1) of a name that is reported.
 const SIMILAR: f64 = 0.8;
-/// Characters of a value or a name that are kept.
+/// Largest number of characters of a value or a name that are kept.
 const LONGEST: usize = 80;
 
-/// How often a lesson could apply.
+/// The numbers of episodes in which a lesson could apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LessonUse {
-    /// Episodes looked at.
+    /// Counted episodes.
     pub episodes: u64,
-    /// Those whose prompt held the lesson.
+    /// Episodes whose prompt had the lesson.
     pub shown: u64,
-    /// Those in which its condition held before an answer; none: the condition is prose.
+    /// Episodes in which its condition held before an answer. `None`: the condition is prose.
     pub applicable: Option<u64>,
-    /// Those of which both is true; none: the condition is prose.
+    /// Episodes in which both is true. `None`: the condition is prose.
     pub applied: Option<u64>,
-    /// Its conditions, where a program can read them.
+    /// Its conditions, if they are machine-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ConditionUse>,
 }
 
-/// How often one condition held.
+/// The number of episodes in which one condition held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConditionUse {
-    /// The fact's name, in lower case.
+    /// The name of the fact, in lower case.
     pub fact: String,
-    /// What it must be, in lower case.
+    /// The required value, in lower case.
     pub value: String,
     /// Episodes in which it held before an answer.
     pub held: u64,
-    /// Other values that the fact had, the most similar first; the first few.
+    /// Other observed values of the fact: the most similar ones, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<String>,
-    /// The most similar name of a fact, while no episode stated this one.
+    /// The most similar observed name, if no episode stated this fact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
 }
 
-/// Similarity first, then the alphabet: the order of episodes does not matter.
+/// Orders by similarity, then alphabetically, so that the order of episodes does not matter.
 fn nearer(wanted: &str, one: &str, other: &str) -> Ordering {
     let similarity = |text: &str| strsim::jaro_winkler(wanted, text);
     similarity(other).total_cmp(&similarity(one)).then_with(|| one.cmp(other))
@@ -62,7 +62,7 @@ impl ConditionUse {
         Self { fact, value, held: 0, seen: Vec::new(), nearest: None }
     }
 
-    /// Notes what the fact is now; gives back whether the condition holds.
+    /// Records the current value of the fact. Returns whether the condition holds.
     fn holds(&mut self, facts: &Facts) -> bool {
         let Some(known) = facts.get(&self.fact) else { return false };
         self.nearest = None;
@@ -78,7 +78,7 @@ impl ConditionUse {
         false
     }
 
-    /// Looks for a name like the one that no episode has stated so far.
+    /// Looks for a similar name, while no episode has stated the fact.
     fn compare_names(&mut self, facts: &Facts) {
         if self.held > 0 || !self.seen.is_empty() {
             return;
@@ -93,7 +93,7 @@ impl ConditionUse {
         }
     }
 
-    /// Why it never held; none: it did.
+    /// Why the condition never held. `None`: it did.
     fn missing(&self) -> Option<String> {
         if self.held > 0 {
             return None;
@@ -117,7 +117,7 @@ impl ConditionUse {
 }
 
 impl LessonUse {
-    /// Before the first episode.
+    /// The state before the first episode.
     pub fn new(lesson: &Lesson) -> Self {
         let conditions = lesson.conditions();
         let count = conditions.as_ref().map(|_| 0);
@@ -125,12 +125,12 @@ impl LessonUse {
         Self { episodes: 0, shown: 0, applicable: count, applied: count, conditions }
     }
 
-    /// Whether it applied in none of the episodes looked at.
+    /// Whether the lesson applied in none of the counted episodes.
     pub fn is_dead(&self) -> bool {
         self.episodes > 0 && self.applied == Some(0) && (self.applicable == Some(0) || self.shown == 0)
     }
 
-    /// Why it applied in no episode, for people; none: it did, or nobody can tell.
+    /// A text that explains why the lesson applied in no episode. `None`: it did, or this is unknown.
     pub fn why_dead(&self) -> Option<String> {
         if !self.is_dead() {
             return None;
@@ -167,7 +167,7 @@ pub fn observe<'a>(uses: impl IntoIterator<Item = (&'a EntryId, &'a mut LessonUs
     uses.into_iter().for_each(|watched| watched.finish(shown, &facts));
 }
 
-/// A lesson while one episode is looked at.
+/// The state of a lesson while one episode is counted.
 struct Watched<'a> {
     id: &'a EntryId,
     usage: &'a mut LessonUse,

@@ -472,7 +472,7 @@ mod tests {
         let without = model.demonstrated(&asked(vec![said(Role::User, "Look.")], vec![]), text).unwrap();
         assert_eq!((without.message.tool_calls.len(), without.message.plain_text().as_str()), (0, text));
         let cut = model.to_message(&with, text.to_owned(), &[1], "length");
-        assert_eq!((cut.0.tool_calls.len(), cut.1), (1, "length"), "what was cut off stays so");
+        assert_eq!((cut.0.tool_calls.len(), cut.1), (1, "length"), "a truncated answer keeps its finish reason");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) async fn trunk(
         None => played,
         // The action that the environment failed on may be specific to this sample: other members may act differently.
         Some(Ending::Failed(failure)) if !by_host(&failure) => played,
-        // Failures of the host say nothing about this task.
+        // Failures of the host are not caused by the task.
         Some(Ending::Failed(failure)) => return Err(words(failure)),
         // The last turn is not shared, because members may end the episode differently.
         Some(_) => played.saturating_sub(1),

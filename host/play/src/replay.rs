@@ -158,7 +158,7 @@ fn judge(recorded: &Episode, replayed: &Episode) -> ReplayOutcome {
     }
     match (difference, host, caused_by_host(&replayed.ending)) {
         // The replay ended because it lacked something that the record had; the turns before are equal or were not reached.
-        // This says nothing about a record that the host had ended too.
+        // If the host had also ended the record, the difference is reported.
         (Some(difference), _, Some(now)) if cut_short(&difference, replayed) && !is_end_of_record(now) => {
             ReplayOutcome::NotReplayed(now.to_string())
         }

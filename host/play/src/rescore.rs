@@ -165,7 +165,7 @@ fn settle(
         }
         // A repeated failure is counted but not stored: the question stays open.
         (_, Some(record)) if record.failed() => None,
-        // It says nothing about the episode, so there is nothing to revise. Where it stands for a failure, it decides something.
+        // `NotApplicable` changes nothing, so there is no revision, unless it replaces a failed verdict.
         (None, Some(RewardRecord { verdict: Verdict::NotApplicable(_), .. })) => None,
         (known, Some(record)) => {
             tally.made_good += u64::from(known.is_some());

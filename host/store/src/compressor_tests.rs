@@ -37,7 +37,7 @@ fn the_first_documents_of_a_subject_train_a_dictionary_for_later_ones() {
     assert!(stored[..SAMPLES].iter().all(|stored| stored.dictionary.is_none()));
     assert!(stored[SAMPLES..].iter().all(|stored| stored.dictionary.is_some()));
     assert_eq!(digests(&stored).len(), 1);
-    assert!(stored[SAMPLES].form.len() * 3 < stored[SAMPLES - 1].form.len() * 2, "it is worth it");
+    assert!(stored[SAMPLES].form.len() * 3 < stored[SAMPLES - 1].form.len() * 2, "the dictionary saves space");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_dictionary_that_no_longer_fits_is_replaced() {
     let words = |seed: u8| (0..8).map(|number| Digest::of(&[seed, number]).hex()).collect::<String>();
     let form = |seed: u8, count: usize| (0..count).map(move |number| document(&words(seed), number));
     let (_, stored) = seen(form(1, 2 * SAMPLES).chain(form(2, 8 * SAMPLES)));
-    assert_eq!(digests(&stored).len(), 2, "one for each form, and no more");
+    assert_eq!(digests(&stored).len(), 2, "one dictionary for each form");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn an_incompressible_document_is_stored_unchanged() {
     for document in ["", "{}", "0123456789"] {
         let stored = encode(Kind::Verdict, document, &Around::default(), Some(&dictionary())).unwrap();
         assert_eq!(stored.form, Form::Plain(document.into()));
-        assert!(stored.dictionary.is_none(), "it needs none");
+        assert!(stored.dictionary.is_none(), "it needs no dictionary");
     }
 }
 

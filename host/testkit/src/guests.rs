@@ -1,5 +1,5 @@
-//! Where the built guests lie. `cargo xtask test` builds them and insists; a plain `cargo test` without them skips the
-//! tests that need one, and says so.
+//! Finds the built guests. `cargo xtask test` builds them and requires them. A plain `cargo test` without them skips the
+//! tests that need one, and prints the reason.
 
 use std::path::{Path, PathBuf};
 

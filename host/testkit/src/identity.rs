@@ -1,13 +1,13 @@
-//! Names of fakes.
+//! Identities of fakes.
 
 use clawhost_core::{About, Digest, PluginIdentity};
 
-/// A plugin of this name, with nothing else to say about it.
+/// The description of a plugin with this name and no other details.
 pub fn about(name: &str) -> About {
     About { version: "1".into(), ..About::named(name) }
 }
 
-/// The identity of a plugin of this name: another name, another digest.
+/// The identity of a plugin with this name. Its digest is computed from the name.
 pub fn identity(name: &str) -> PluginIdentity {
     PluginIdentity { name: name.into(), version: "1".into(), digest: Digest::of(name.as_bytes()) }
 }

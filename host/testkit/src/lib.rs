@@ -1,8 +1,8 @@
-//! Fakes behind the ports, and small worlds to play and to learn in: what the suites of several crates share
-//! (no floor: tests alone use it).
+//! Fakes of the ports, and a small learning environment with everything around it, shared by the tests of several crates
+//! (no floor: only tests use it).
 //!
-//! Every fake is deterministic and strict about what it must not see. None reads a clock, and none waits for time to pass: one
-//! that stops a run waits for ever, and is dropped when the stop reaches it.
+//! Every fake is deterministic, and asserts that it does not receive what it must not see. None reads a clock or sleeps. An
+//! environment that cancels its run then waits forever, until the run drops it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

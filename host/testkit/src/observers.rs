@@ -1,4 +1,4 @@
-//! Observers: one that ignores everything, and one that takes notes.
+//! Observers: one that ignores everything, and one that keeps what it observes.
 
 use clawhost_core::Episode;
 use clawhost_learning::{EvolutionReport, IterationReport, LearnObserver};
@@ -12,16 +12,16 @@ impl Observer for Silent {
     fn recorded(&self, _: &EpisodeSummary, _: u64, _: u64) {}
 }
 
-/// Notes the phases that began, the iterations that ended, and sections that evolved.
+/// Keeps the names of begun phases, the ended iterations, and the evolved sections.
 #[derive(Default)]
 pub struct Watching {
     /// Names of phases, in order.
     pub phases: Mutex<Vec<String>>,
     /// Numbers of iterations, in order.
     pub iterations: Mutex<Vec<u64>>,
-    /// Episodes of every iteration, before it was learned from.
+    /// Episodes of every iteration, received before layers learn from them.
     pub played: Mutex<Vec<Vec<Arc<Episode>>>>,
-    /// What came of evolving.
+    /// Reports of evolutions.
     pub evolved: Mutex<Vec<EvolutionReport>>,
 }
 

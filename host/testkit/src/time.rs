@@ -1,8 +1,8 @@
-//! A clock that stands still, and models that cost nothing.
+//! A clock that always returns 0, and a meter that always returns no usage.
 
 use clawhost_core::{Clock, Meter, Usage};
 
-/// A meter of models that cost nothing.
+/// A meter that reports no usage.
 pub struct Free;
 
 impl Meter for Free {
@@ -11,7 +11,7 @@ impl Meter for Free {
     }
 }
 
-/// A clock that stands still.
+/// A clock that always returns 0.
 pub struct Still;
 
 impl Clock for Still {

@@ -1,4 +1,4 @@
-//! Weights that are one number, and the model that they answer with.
+//! A weights layer with a single number, and the model that answers with it.
 
 use crate::environments::right;
 use async_trait::async_trait;
@@ -13,37 +13,38 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Weights that are one number: so many of eight lights are answered rightly. Every call must come from the training thread.
+/// Weights that are one number: how many of eight lights the model answers correctly. Asserts that every call comes from the
+/// training thread.
 #[derive(Default)]
 pub struct Dial {
-    /// The number.
+    /// The number of the current weights.
     pub value: u64,
-    /// What the next step adds to it.
+    /// The change that the next step applies.
     pub pending: u64,
-    /// The number that answers.
+    /// The published number, with which the model answers.
     pub published: Arc<AtomicU64>,
-    /// Demonstrations of every supervised step.
+    /// Number of demonstrations of every supervised step.
     pub shown: Vec<usize>,
-    /// What demonstrations left behind, beside the number.
+    /// Whether the optimiser has state from demonstrations.
     pub momentum: bool,
-    /// What was written down, with the number of then.
+    /// The written checkpoints, with the number at that time.
     pub kept: Vec<(CheckpointKind, u64)>,
-    /// Every batch that it was handed.
+    /// Every received batch.
     pub taught: Vec<Batch>,
-    /// Names of the calls that it had, all of them on the training thread.
+    /// Names of the received calls.
     pub calls: Mutex<BTreeSet<&'static str>>,
-    /// The loss that it measures; none: 0.5.
+    /// The reported loss. `None`: 0.5.
     pub loss: Option<f64>,
-    /// The batch of this number is refused.
+    /// The batch with this number is refused.
     pub refuses: Option<u64>,
-    /// The step on the batch of this number fails.
+    /// The step on the batch with this number fails.
     pub breaks: Option<u64>,
-    /// The step on the batch of this number panics.
+    /// The step on the batch with this number panics.
     pub panics: Option<u64>,
 }
 
 impl Dial {
-    /// What a snapshot of it holds now.
+    /// The bytes of a snapshot.
     pub fn bytes(&self) -> Vec<u8> {
         [&self.value.to_le_bytes()[..], &[u8::from(self.momentum)]].concat()
     }
@@ -52,10 +53,10 @@ impl Dial {
         self.published.store(self.value, Ordering::SeqCst);
     }
 
-    /// Asserts that this is the training thread.
+    /// Asserts that this is the training thread, and keeps the name of the call.
     fn note(&self, call: &'static str) {
         let thread = std::thread::current();
-        assert_eq!(thread.name(), Some(TrainingThread::NAME), "`{call}` runs on the training thread, and nowhere else");
+        assert_eq!(thread.name(), Some(TrainingThread::NAME), "`{call}` must run on the training thread");
         self.calls.lock().unwrap().insert(call);
     }
 
@@ -72,8 +73,8 @@ impl Layer for Dial {
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         self.note("forward_backward");
         let mut members = batch.groups.iter().flat_map(|group| &group.members);
-        assert!(members.all(|member| member.generated.is_some()), "every member comes with its tokens");
-        assert!(!self.momentum, "what demonstrations left behind is forgotten");
+        assert!(members.all(|member| member.generated.is_some()), "every member has its generated tokens");
+        assert!(!self.momentum, "optimiser state from demonstrations was cleared");
         self.taught.push(batch.clone());
         if self.refuses == self.number() {
             return Err(LearnError::Layer { layer: "weights".into(), why: "no gradient today".into() });
@@ -145,13 +146,14 @@ impl Weights for Dial {
     }
 }
 
-/// Answers rightly as often as the published number says, or always, as a demonstrator. Else it follows its prompt.
+/// Answers the published number of eight lights correctly; a demonstrator answers all of them correctly. Otherwise it follows its
+/// prompt.
 pub struct Dialled {
-    /// The number that answers.
+    /// The published number of the weights.
     pub published: Arc<AtomicU64>,
-    /// Whether it always answers rightly.
+    /// Whether all answers are correct.
     pub demonstrates: bool,
-    /// One time in so many it is lucky; 0: never.
+    /// An additional share of answers that are correct by chance: one in this number. 0: none.
     pub luck: u64,
 }
 

@@ -1,5 +1,5 @@
-//! A small world to learn in: lights, and the follower as the policy, which does what its prompt says; so whatever is learned
-//! stands in the playbook.
+//! A small learning set-up: lights as the environment, and the follower as the policy. The follower acts only on its prompt, so
+//! everything that is learned is in the playbook.
 
 use crate::environments::Lights;
 use crate::environments::lights::{FALSE, GREEN, NEUTRAL, RED};
@@ -18,23 +18,23 @@ use clawhost_learning::{
 use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule};
 use std::sync::Arc;
 
-/// So many episodes, each in a group of its own, in at most 8 turns.
+/// A plan with this number of episodes, in groups of one, with at most 8 turns.
 pub fn plan(episodes: u64) -> Plan {
     Plan { concurrency: 4, max_turns: 8, episode_bytes: 1 << 20, ..Plan::new(episodes, 1, 7) }
 }
 
-/// How a world is learned in, where a harness learns alone.
+/// The plan of a run in which only the harness learns.
 #[derive(Debug, Clone)]
 pub struct WorldPlan {
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: u64,
-    /// What is common to all phases.
+    /// The settings that all phases share.
     pub play: Plan,
-    /// Reflectors are asked at least after so many batches.
+    /// Reflectors are called at least after this number of batches.
     pub reflect_every: u64,
-    /// The gate.
+    /// The plan of the gate.
     pub gate: GatePlan,
-    /// Pairs of the evaluation.
+    /// Pairs of test episodes.
     pub test_pairs: u64,
 }
 
@@ -44,13 +44,13 @@ impl WorldPlan {
         LearnPlan { iterations: self.iterations, play: self.play.clone(), test_pairs: self.test_pairs }
     }
 
-    /// The plan of its harness.
+    /// The plan of the harness.
     pub fn harness(&self) -> HarnessPlan {
         HarnessPlan { reflect_every: self.reflect_every, gate: self.gate.clone(), ..HarnessPlan::default() }
     }
 }
 
-/// Small, and enough to learn two rules with.
+/// A small plan that suffices to learn two rules.
 pub fn small() -> WorldPlan {
     WorldPlan {
         iterations: 4,
@@ -61,21 +61,21 @@ pub fn small() -> WorldPlan {
     }
 }
 
-/// Everything that a learning run needs, and what is kept of it.
+/// The ports of a learning run, and its store.
 pub struct World {
-    /// Where the policy acts.
+    /// The environment.
     pub environment: Arc<Lights>,
-    /// Who judges.
+    /// The reward.
     pub marks: Arc<Marks>,
-    /// The operator's prompt.
+    /// The operator's system prompt.
     pub prompt: Option<String>,
-    /// Who draws lessons.
+    /// The reflectors.
     pub reflectors: Vec<Arc<Proposer>>,
-    /// Where everything is kept.
+    /// The store of everything.
     pub store: Arc<Shelf>,
-    /// Who watches.
+    /// The observer.
     pub watching: Watching,
-    /// Stops the run.
+    /// Cancels the run.
     pub cancel: Cancel,
 }
 
@@ -93,17 +93,17 @@ impl World {
         }
     }
 
-    /// A world in which two rules help, one changes nothing and one harms; all of them are proposed.
+    /// A world whose reflector proposes two helpful lessons, one without effect, and a harmful one.
     pub fn usual() -> Self {
         Self::new(Proposer::of(&[RED, GREEN, NEUTRAL, FALSE]))
     }
 
-    /// The name of the run.
+    /// The id of the run.
     pub fn run() -> RunId {
         RunId("learn".into())
     }
 
-    /// Who plays, judges and records.
+    /// The ports for playing, judging and recording.
     pub fn play_ports(&self) -> Ports {
         Ports {
             environment: self.environment.clone(),
@@ -133,7 +133,7 @@ impl World {
         LearnPorts { play: self.play_ports(), learning: self.store.clone(), stages, source: None }
     }
 
-    /// The ports of a run in which a harness learns alone.
+    /// The ports of a run in which only the harness learns.
     pub fn harness_ports(&self, plan: &WorldPlan) -> LearnPorts {
         self.ports(vec![Box::new(self.harness(plan.harness()))])
     }
@@ -147,7 +147,7 @@ impl World {
         learn(Self::run(), plan, ports, start, &self.cancel, &self.watching).await
     }
 
-    /// Continues with what is kept, however far that is; begins the run where nothing is.
+    /// Resumes the run from the store. Begins it if the store does not have it.
     ///
     /// # Errors
     /// As the loop's.
@@ -158,7 +158,7 @@ impl World {
         learn(Self::run(), plan, ports, LearnStart::Resumed, &self.cancel, &self.watching).await
     }
 
-    /// Begins a run in which the harness learns alone.
+    /// Begins a run in which only the harness learns.
     ///
     /// # Errors
     /// As the loop's.
@@ -166,12 +166,12 @@ impl World {
         self.begin(plan.run(), self.harness_ports(plan)).await
     }
 
-    /// The same, where nothing can go wrong.
+    /// As [`World::try_learn`], for runs that cannot fail.
     pub async fn learn(&self, plan: &WorldPlan) -> LearnReport {
         self.try_learn(plan).await.unwrap()
     }
 
-    /// The same world, with nothing kept.
+    /// Learns with another plan in a copy of this world whose store is empty.
     pub async fn learn_with(&self, plan: &WorldPlan) -> LearnReport {
         let world = Self {
             environment: self.environment.clone(),
@@ -182,7 +182,7 @@ impl World {
         world.learn(plan).await
     }
 
-    /// Continues a run in which the harness learns alone.
+    /// Resumes a run in which only the harness learns.
     ///
     /// # Errors
     /// As the loop's.
@@ -190,7 +190,7 @@ impl World {
         self.resume(plan.run(), self.harness_ports(plan)).await
     }
 
-    /// Lessons that are deployed, line by line.
+    /// The deployed lessons, one line each, sorted.
     pub fn deployed(&self) -> Vec<String> {
         let Some(version) = self.store.versions("lights").pop() else { return Vec::new() };
         let playbook: Playbook = serde_json::from_value(version.document).unwrap();

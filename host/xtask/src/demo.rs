@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh clone to scored and recorded episodes in one command.
+//! `cargo xtask demo`: plays, scores and records episodes from a fresh clone with one command.
 
 use crate::spent::Spent;
 use crate::{cargo, guests, run, say, target};

@@ -6,16 +6,16 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The README has fewer lines than this: a stranger reads it once, from beginning to end. Details belong in `host/guides`.
+/// The README has fewer lines than this, so that a new user can read all of it. Details belong in `host/guides`.
 const README_LINES: usize = 160;
 
-/// Most terms of the glossary: with more, a reader no longer knows which words matter.
+/// Largest number of terms in the glossary. With more, readers cannot tell which ones matter.
 const GLOSSARY_TERMS: usize = 40;
 
 /// Folders with documents.
 const FOLDERS: [&str; 6] = ["host", "wit", "plugins", "sdk", "examples", "tests"];
 
-/// Folders inside them that builds fill.
+/// Folders inside them that contain build output.
 const BUILT: [&str; 3] = ["target", "corpus", "artifacts"];
 
 /// Lines outside of fenced code.
@@ -33,7 +33,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect()
 }
 
-/// Targets of all links that lead to a file or to a heading.
+/// Targets of all links to files or headings.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -49,13 +49,13 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The anchor of a heading, as GitHub makes it. (A second heading of the same text has another anchor, which is not known here.)
+/// The anchor that GitHub gives a heading. (GitHub numbers repeated headings; this is not supported.)
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|character| character.is_alphanumeric() || " -_".contains(*character));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// What a link may lead to: headings, and names that the text gives to places of its own (`<a id="...">`).
+/// The valid anchors of a text: its headings, and its explicit anchors (`<a id="...">`).
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let headings = headings.map(|line| anchor(line.trim_start_matches('#')));
@@ -63,7 +63,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.chain(named.map(str::to_owned)).collect()
 }
 
-/// Why a link of a document leads nowhere; none: it resolves.
+/// Why a link of a document is broken. `None`: it resolves.
 fn broken(path: &Path, text: &str, link: &str) -> Result<Option<String>> {
     let (file, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = path.parent().unwrap_or(Path::new("")).join(file);
@@ -88,7 +88,7 @@ fn terms(text: &str) -> Vec<String> {
     rows.filter_map(|row| row.split('|').nth(1)).map(|term| term.trim().to_owned()).collect()
 }
 
-/// What is wrong with the number of terms, or with two of one name.
+/// Findings about the number of terms, and about duplicate terms.
 fn glossary(text: &str) -> Vec<String> {
     let terms = terms(text);
     let mut found = Vec::new();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchor_is_that_of_github() {
+    fn anchors_equal_those_of_github() {
         let check = |heading: &str, expect: &str| assert_eq!(anchor(heading), expect, "{heading}");
         check(" Other languages", "other-languages");
         check("`wire` and `providers`", "wire-and-providers");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_nowhere_is_named() {
+    fn broken_links_are_reported() {
         let here = root().join("host/ARCHITECTURE.md");
         let text = "# Map\n```\n# Code\n```\n<a id=\"place\"></a>A place\n";
         let check = |link: &str, expect: Option<&str>| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glossary_has_each_term_once_and_few_of_them() {
+    fn a_glossary_has_unique_terms_up_to_a_limit() {
         let table = |terms: &[String]| {
             let rows: String = terms.iter().map(|term| format!("| {term} | What it means. |\n")).collect();
             format!("# Glossary\n\n| term | meaning |\n|---|---|\n{rows}")

@@ -1,17 +1,17 @@
-//! `cargo xtask fuzz`: every fuzz target for some seconds, from the seeds that the tests use.
+//! `cargo xtask fuzz`: runs every fuzz target for some seconds, starting from the seeds of the tests.
 
 use crate::{root, run, say, target};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A smoke run: long enough to leave the seeds behind.
+/// Seconds per target: a short run, but long enough to get beyond the seeds.
 const SECONDS: u64 = 60;
 
-/// Larger seeds make each try slower and find no more.
+/// Largest size of an input. Larger ones make each execution slower and find nothing more.
 const SEED_BYTES: u64 = 70_000;
 
-/// The targets, as `tests/fuzz` names them.
+/// The names of the targets in `tests/fuzz`.
 const TARGETS: [&str; 5] = ["component", "episode", "snapshot", "message", "reply"];
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -45,7 +45,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
         let corpus = work.join("corpus").join(name);
         seed(&corpus)?;
         say(&format!("{name}: {seconds} s"));
-        // The readers under test are safe Rust: the address sanitizer would find nothing and cost half the speed.
+        // The tested parsers are safe Rust: the address sanitizer would find nothing and halve the speed.
         let mut command = Command::new("cargo");
         command.current_dir(root()).args(["+nightly", "fuzz", "run", "--sanitizer", "none", "--fuzz-dir"]);
         command.args(["tests/fuzz/libfuzzer", "--target-dir"]).arg(work.join("build")).arg(name).arg(&corpus);
@@ -56,7 +56,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Puts the seeds beside what earlier runs found.
+/// Copies the seeds into the corpus of earlier runs.
 fn seed(corpus: &Path) -> Result<()> {
     std::fs::create_dir_all(corpus)?;
     let folders = ["tests/golden", "tests/golden/wire", "tests/fuzz/seeds"].map(|folder| root().join(folder));

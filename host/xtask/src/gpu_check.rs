@@ -1,7 +1,7 @@
-//! `cargo xtask gpu-check`: a bundle that checks a GPU on a machine without Rust and without a network.
+//! `cargo xtask gpu-check`: builds a bundle that checks a GPU on a machine without Rust and without a network.
 //!
-//! It holds the program with code for GPUs, the device tests as a program, one guest, and the scripts of `tests/gpu`, which run both beside
-//! PyTorch. It is built for the kind of machine that builds it.
+//! It contains the program with GPU support, the device tests as a program, one guest, and the scripts of `tests/gpu`, which run both
+//! programs and PyTorch. It runs on machines with the same target as the building one.
 
 use crate::{cargo, guests, root, run, say, target};
 use anyhow::{Context as _, Result, bail};
@@ -11,25 +11,25 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Most bytes of the bundle: it has to fit through narrow gates.
+/// Largest size of the bundle in bytes, because upload limits may be low.
 const MOST_BYTES: u64 = 55_000_000;
-/// The bundle's name, and that of the folder inside.
+/// The name of the bundle and of its folder.
 const NAME: &str = "clawhost-gpu-check";
-/// The program, and the test target that becomes one.
+/// The program, and the test target that is built as a program.
 const PROGRAM: &str = "clawhost-gpu";
 const TESTS: &str = "devices";
 
 /// A file of the bundle.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
-    /// Its place in the bundle.
+    /// Its path in the bundle.
     to: String,
-    /// Where it comes from.
+    /// Its source path.
     from: PathBuf,
     is_program: bool,
 }
 
-/// Everything in the bundle. `built` holds the programs by the names of their targets.
+/// All files of the bundle. `built`: the programs by target name.
 fn contents(root: &Path, guests: &Path, built: &BTreeMap<String, PathBuf>) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut add = |to: &str, from: PathBuf, is_program| entries.push(Entry { to: to.to_owned(), from, is_program });
@@ -47,7 +47,7 @@ fn contents(root: &Path, guests: &Path, built: &BTreeMap<String, PathBuf>) -> Re
     Ok(entries)
 }
 
-/// The programs that cargo built, by the names of their targets, from its messages.
+/// The built programs by target name, from cargo's messages.
 fn programs(messages: impl std::io::BufRead) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     for message in Message::parse_stream(messages) {
@@ -60,7 +60,7 @@ fn programs(messages: impl std::io::BufRead) -> Result<BTreeMap<String, PathBuf>
     Ok(found)
 }
 
-/// Builds both programs at once, so that what they share is built once.
+/// Builds both programs with one command, so that shared crates are built once.
 fn build() -> Result<BTreeMap<String, PathBuf>> {
     let mut command = cargo();
     command.args(["build", "--profile", "dist", "--package", "clawhost-cli", "--package", "clawhost-burn"]);
@@ -76,7 +76,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
     found
 }
 
-/// Puts the files in place.
+/// Copies the files to their paths in the bundle.
 fn stage(entries: &[Entry], folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
@@ -110,7 +110,7 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Whether a bundle of so many bytes is small enough.
+/// Checks that a bundle of this size is within the limit.
 fn check_size(bytes: u64) -> Result<()> {
     if bytes > MOST_BYTES {
         bail!(
@@ -122,7 +122,7 @@ fn check_size(bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs one of the programs that pack.
+/// Runs a program that packs the bundle.
 fn pack(program: &str, arguments: &[&str], folder: &Path) -> Result<()> {
     let missing = format!("{program} packs the bundle: install it from your system's packages");
     run(Command::new(program).args(arguments).current_dir(folder)).with_context(|| missing)
@@ -140,7 +140,7 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
     say(&format!("{NAME}:"));
     stage(&entries, &folder.join(NAME))?;
     let (tar, packed) = (format!("{NAME}.tar"), folder.join(format!("{NAME}.tar.xz")));
-    // Names in order, no owner and no time: equal files give an equal bundle.
+    // Sorted names without owner and time: equal files give an equal bundle.
     let plain = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-cf"];
     pack("tar", &[&plain[..], &[&tar, NAME]].concat(), &folder)?;
     pack("xz", &["-9", "--force", &tar], &folder)?;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bundle_holds_what_a_bare_machine_needs_and_every_script_exists() {
+    fn the_bundle_is_complete_and_every_script_exists() {
         let built = BTreeMap::from([PROGRAM, TESTS].map(|name| (name.to_owned(), PathBuf::from("/built").join(name))));
         let entries = contents(&root(), Path::new("/guests"), &built).unwrap();
         let names: Vec<&str> = entries.iter().map(|entry| entry.to.as_str()).collect();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_known_from_what_cargo_reports() {
+    fn programs_are_found_in_the_messages_of_cargo() {
         let artifact = |name: &str, executable: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","package_id":"p","manifest_path":"/p/Cargo.toml","target":{{"kind":["bin"],"crate_types":["bin"],"name":"{name}","src_path":"/p/main.rs","edition":"2024","doc":true,"doctest":false,"test":true}},"profile":{{"opt_level":"3","debuginfo":0,"debug_assertions":false,"overflow_checks":false,"test":false}},"features":[],"filenames":[],"executable":{executable},"fresh":false}}"#
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_staged_with_their_modes_and_leftovers_go() {
+    fn files_are_staged_with_their_modes_and_old_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("one"), "1").unwrap();
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The scripts' own tests, where a Python is here.
+    /// Runs the tests of the scripts, if Python is installed.
     #[test]
     fn the_scripts_pass_their_tests() {
         let mut python = Command::new("python3");

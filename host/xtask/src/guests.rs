@@ -1,6 +1,6 @@
 //! Builds every guest of the workspace into `target/guests`.
 //!
-//! Equal lock file, toolchain and target give equal bytes, whatever the folders are called: see [`place`].
+//! Equal sources, lock file, toolchain and target give equal bytes in any folder: see [`place`].
 
 mod place;
 #[cfg(test)]
@@ -14,10 +14,10 @@ use place::Place;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// First bytes of a component, which tell it from a core module.
+/// First bytes of a component. They differ from those of a core module.
 const COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
-/// Guest packages, each with the names of its components.
+/// Guest packages with the names of their components.
 fn packages(place: &Place) -> Result<BTreeMap<String, Vec<String>>> {
     let metadata = place.metadata().no_deps().exec().context("cargo metadata")?;
     let mut packages = BTreeMap::new();
@@ -35,7 +35,7 @@ fn packages(place: &Place) -> Result<BTreeMap<String, Vec<String>>> {
     Ok(packages)
 }
 
-/// Builds all guests; gives back the folder they lie in.
+/// Builds all guests. Returns their folder.
 pub(crate) fn build() -> Result<PathBuf> {
     let route = toolchain::find()?;
     let target = target()?;
@@ -52,8 +52,8 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Where the artefacts of guests are built: a folder of its own, so that the host's build and this one do not wait for
-/// each other's lock.
+/// The target folder of guests. It is separate, so that builds of the host and of guests do not wait for each other's
+/// lock.
 fn work(place: &Place, route: &Route) -> PathBuf {
     place.target.join(match route {
         Route::Installed => "guest-build",
@@ -61,7 +61,7 @@ fn work(place: &Place, route: &Route) -> PathBuf {
     })
 }
 
-/// Compiles the guests of these packages; gives back the folder of the components.
+/// Compiles the guests of these packages. Returns the folder of the components.
 fn compile(place: &Place, route: &Route, packages: &[&str]) -> Result<PathBuf> {
     let work = work(place, route);
     let mut command = place.cargo();
@@ -87,7 +87,7 @@ fn compile(place: &Place, route: &Route, packages: &[&str]) -> Result<PathBuf> {
     Ok(work.join(TARGET).join("guest"))
 }
 
-/// One guest for the other target, where the toolchain has it: `wasip2/odd_std.wasm`.
+/// Builds one guest for the optional target, if the toolchain has it: `wasip2/odd_std.wasm`.
 fn with_std(place: &Place, folder: &Path) -> Result<()> {
     let folder = folder.join("wasip2");
     if !toolchain::has_std_target() {
@@ -106,7 +106,7 @@ fn with_std(place: &Place, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies what is a component, and removes what no package makes any more.
+/// Copies the components, and removes those that no package builds any more.
 fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut wanted = Vec::new();
@@ -120,7 +120,7 @@ fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>
             if !bytes.starts_with(&COMPONENT) {
                 bail!("{}: not a component; is wasm-component-ld its linker?", path.display());
             }
-            // Untouched when equal, so that nothing downstream is made anew.
+            // Equal files are not written, so that nothing that depends on them is rebuilt.
             let to = folder.join(&file);
             if std::fs::read(&to).ok().as_deref() != Some(&bytes[..]) {
                 std::fs::write(&to, &bytes)?;

@@ -1,7 +1,7 @@
-//! Builds the examples in other languages into `target/guests/languages`, where their toolchains are there.
+//! Builds the examples in other languages into `target/guests/languages`, if their toolchains are installed.
 //!
-//! A toolchain that is missing is no error: a file `NAME.skipped` says why, and the test that would run the example prints it.
-//! `cargo xtask languages` gets what can be had without root, into `target/toolchains`, and builds then.
+//! A missing toolchain is not an error: the reason is written to a file `NAME.skipped`, and the test of the example prints it.
+//! `cargo xtask languages` installs the toolchains that need no root into `target/toolchains`, and then builds.
 
 use crate::{root, say, target};
 use anyhow::{Context as _, Result, bail};
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-/// The compilers of interpreters, pinned: what they make changes between versions.
+/// The compilers for interpreted languages. They are pinned, because their output changes between versions.
 const COMPONENTIZE_PY: &str = "componentize-py==0.25.1";
 const COMPONENTIZE_QJS: &str = "componentize-qjs@0.4.5";
 
-/// An example and what builds it.
+/// An example and its toolchain.
 struct Example {
     /// Folder under `examples`.
     folder: &'static str,
     /// Component under `target/guests/languages`.
     component: &'static str,
-    /// The tool, and the variable that `build.sh` reads it from; or why there is none.
+    /// The tool, and the variable from which `build.sh` reads it; or why there is none.
     tool: Result<(&'static str, PathBuf), String>,
 }
 
 fn runs(program: &Path) -> bool {
     let mut command = Command::new(program);
-    // Not every tool knows `--version`.
+    // Not every tool supports `--version`.
     command.arg("--help").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The first of these programs that runs.
+/// The first of these programs that can be run.
 fn first(variable: &str, candidates: &[PathBuf]) -> Option<PathBuf> {
     let chosen = std::env::var_os(variable).map(PathBuf::from);
     chosen.into_iter().chain(candidates.iter().cloned()).find(|program| runs(program))
@@ -70,7 +70,7 @@ fn examples(toolchains: &Path) -> [Example; 3] {
     ]
 }
 
-/// When the newest file below these folders was written.
+/// The time of the newest file in these folders.
 fn newest(folders: &[PathBuf]) -> Option<SystemTime> {
     let mut waiting = folders.to_vec();
     let mut newest = None;
@@ -84,7 +84,7 @@ fn newest(folders: &[PathBuf]) -> Option<SystemTime> {
     newest
 }
 
-/// Builds what can be built.
+/// Builds every example whose toolchain is installed.
 pub(crate) fn build(guests: &Path) -> Result<()> {
     let target = target()?;
     let folder = guests.join("languages");
@@ -122,7 +122,7 @@ pub(crate) fn build(guests: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gets the compilers that need no root, then builds.
+/// Installs the compilers that need no root, then builds.
 pub(crate) fn main() -> Result<()> {
     let target = target()?;
     let toolchains = target.join("toolchains");
@@ -140,7 +140,7 @@ pub(crate) fn main() -> Result<()> {
     build(&crate::guests::build()?)
 }
 
-/// Runs a step; what fails is told and left out.
+/// Runs a step. A failure is printed, and the example is skipped.
 fn get(what: &str, command: &mut Command) {
     say(&format!("getting the compiler for {what}"));
     match command.stdin(Stdio::null()).status() {

@@ -1,4 +1,4 @@
-//! `cargo xtask`: set-up, guest builds, demo, tests and tidy, with nothing but cargo and rustup.
+//! `cargo xtask`: set-up, guest builds, demo, tests and tidy. They need only cargo and rustup.
 
 mod demo;
 mod documents;
@@ -69,34 +69,34 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells the person at the keyboard.
+/// Prints a line for the user.
 pub(crate) fn say(text: &str) {
     use std::io::Write as _;
-    // Where standard error is gone there is nobody to tell.
+    // If standard error is closed, the text is dropped.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// The repository.
+/// The root of the repository.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).map(PathBuf::from).unwrap_or(here)
 }
 
-/// The target folder, wherever the user put it.
+/// The target folder, as the user configured it.
 pub(crate) fn target() -> Result<PathBuf> {
     let metadata =
         cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec().context("cargo metadata")?;
     Ok(metadata.target_directory.into_std_path_buf())
 }
 
-/// Cargo, the one that runs us.
+/// The cargo that runs this program.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs a command and says what failed.
+/// Runs a command. The error names the command that failed.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
     let status = command.status().with_context(|| format!("{shown} cannot be started"))?;
@@ -109,7 +109,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 fn test(rest: &[String]) -> Result<()> {
     let folder = guests::build()?;
     languages::build(&folder)?;
-    // With guests at hand no test may skip itself for want of one.
+    // The guests are built, so no test may be skipped because one is missing.
     let with_guests = |arguments: &[&str], rest: &[String]| {
         let mut cargo = cargo();
         cargo.args(arguments).args(rest).env("CLAWHOST_GUESTS", &folder).env("CLAWHOST_REQUIRE_GUESTS", "1");
@@ -117,8 +117,8 @@ fn test(rest: &[String]) -> Result<()> {
     };
     with_guests(&["test", "--workspace"], rest)?;
     if rest.is_empty() {
-        // In a build of its own: the ordinary program has no failpoints. The whole workspace is named so that libraries are
-        // built with the same features as above, and once.
+        // A separate build, because the ordinary program has no failpoints. It selects the whole workspace, so that libraries
+        // have the same features as above and are built once.
         let suites = ["--test", "store-failpoints", "--test", "kills", "--test", "crash"];
         let failpoints = ["test", "--workspace", "--features", "clawhost-cli/failpoints"];
         with_guests(&[&failpoints[..], &suites[..]].concat(), &[])?;

@@ -1,19 +1,19 @@
-//! Holds `host/ERRORS.md` against the code: every error message and failure code stands in it, and every test it names exists.
+//! Compares `host/ERRORS.md` with the code: it contains every error message and failure code, and every test that it names exists.
 
 use crate::root;
 use crate::tidy::{all_sources, files};
 use anyhow::{Context as _, Result};
 
-/// Constant text shorter than this says nothing by itself.
+/// Shorter constant texts are too short to identify a message.
 const WORDS: usize = 12;
 
-/// String literals that begin after each `marker`, as they stand in the source.
+/// The string literals after each `marker` in the source.
 fn literals(text: &str, marker: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(marker) {
         let rest = text.get(at + marker.len()..).unwrap_or_default();
         let Some((between, rest)) = rest.split_once('"') else { continue };
-        // Between marker and literal only what leads to it: `format!(`, white space.
+        // Only `format!(` and white space may be between marker and literal.
         if !["", "format!("].contains(&between.trim()) {
             continue;
         }
@@ -34,7 +34,7 @@ fn literals(text: &str, marker: &str) -> Vec<String> {
 /// The longest text between placeholders and line ends.
 fn constant(message: &str) -> Option<&str> {
     let parts = message.split(['{', '}', '\n']);
-    // What stands between braces is a placeholder's name.
+    // The text between braces is the name of a placeholder.
     let texts = parts.map(|part| part.trim_matches([' ', ':', ';', ',', '(', ')']));
     texts.filter(|text| text.len() >= WORDS && text.contains(' ')).max_by_key(|text| text.len())
 }
@@ -42,7 +42,7 @@ fn constant(message: &str) -> Option<&str> {
 pub(crate) fn check(findings: &mut Vec<String>) -> Result<()> {
     let path = root().join("host/ERRORS.md");
     let table = std::fs::read_to_string(&path).context("host/ERRORS.md")?;
-    // Messages quote with the mark that code spans have.
+    // Messages quote with backticks, and so do code spans.
     let plain = table.replace('`', "");
     for (file, text) in files(&root().join("host"), "rs")? {
         let file = file.display().to_string();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_found_in_the_code_and_cut_to_what_is_constant() {
+    fn messages_are_found_in_the_code_and_reduced_to_their_constant_text() {
         let code = "#[error(\"{0}: no \\\"such\\\" thing in {place}; look elsewhere\")] Err(UsageError(format!(\"x {y}\"))) UsageError(text)";
         assert_eq!(literals(code, "#[error("), ["{0}: no \"such\" thing in {place}; look elsewhere"]);
         assert_eq!(literals(code, "UsageError("), ["x {y}"]);

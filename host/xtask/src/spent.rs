@@ -1,30 +1,30 @@
-//! How long something took, by the clock and of the processor.
+//! Measures the wall-clock time and the processor time of a command.
 
 use std::time::{Duration, Instant};
 
-/// Ticks of a second in `/proc`: Linux reports 100 to every program, whatever its own clock.
+/// Ticks per second in `/proc`: always 100 on Linux, independent of the kernel's own clock.
 const TICKS: u64 = 100;
 
-/// A stretch of work that has begun.
+/// A measurement that has begun.
 pub(crate) struct Spent {
     began: Instant,
     processor: Option<Duration>,
 }
 
 impl Spent {
-    /// It begins now.
+    /// Begins a measurement.
     pub(crate) fn begin() -> Self {
         Self { began: Instant::now(), processor: children() }
     }
 
-    /// For a person: the time by the clock, and of the processor where the system tells.
+    /// The measured times as text. The processor time is included if the system reports it.
     pub(crate) fn shown(&self) -> String {
         let processor = children().zip(self.processor).map(|(now, before)| now.saturating_sub(before));
         words(self.began.elapsed(), processor)
     }
 }
 
-/// Processor time of all processes that this one started and that have ended, where the system tells.
+/// Processor time of all child processes that have ended. `None`: the system does not report it.
 fn children() -> Option<Duration> {
     of_children(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_of_children_is_read_behind_any_name() {
+    fn processor_time_of_children_is_read_after_any_process_name() {
         let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 250 50 20 0 1 0";
         for name in ["xtask", "a b) c", ") ("] {
             assert_eq!(of_children(&format!("7 ({name}) {fields}")), Some(Duration::from_secs(3)), "{name}");

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of the house that a compiler does not check. Also run as a test.
+//! `cargo xtask tidy`: checks the rules of this repository that the compiler does not check. Also run as a test.
 
 use crate::{root, say};
 use anyhow::{Context as _, Result, bail};
@@ -6,7 +6,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Floors of the crates under `host/`. Imports only go down.
+/// Floors of the crates under `host/`. A crate imports only crates of lower floors.
 const FLOORS: [(&str, u8); 17] = [
     ("clawhost-core", 0),
     ("clawhost-wire", 1),
@@ -27,19 +27,19 @@ const FLOORS: [(&str, u8); 17] = [
     ("xtask", 9),
 ];
 
-/// Crates of one floor of which one stands on the other.
+/// Pairs of crates on the same floor, of which the first may import the second.
 const BESIDE: [(&str, &str); 1] = [("clawhost-learning", "clawhost-play")];
 
-/// For tests alone: it may see everything below the application library.
+/// The crate for tests only. It may import everything below the application library.
 const TESTKIT: &str = "clawhost-testkit";
 
-/// The loops: they see ports and pure arithmetic, never adapters.
+/// The loops, with the crates that they may import: ports and pure arithmetic, but no adapters.
 const LOOPS: [(&str, &[&str]); 2] = [
     ("clawhost-play", &["clawhost-core"]),
     ("clawhost-learning", &["clawhost-core", "clawhost-learn", "clawhost-play"]),
 ];
 
-/// "The only crate that sees ...".
+/// Libraries that only these crates may import.
 const ONLY: [(&str, &[&str]); 17] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
@@ -60,20 +60,20 @@ const ONLY: [(&str, &[&str]); 17] = [
     ("anyhow", &["clawhost-cli", "xtask"]),
 ];
 
-/// Crates without I/O: none of these may be reached from them, however indirectly.
+/// Crates without I/O. They may not depend on any of [`IMPURE`], directly or indirectly.
 const PURE: [&str; 5] =
     ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-run-config"];
 const IMPURE: [&str; 7] = ["tokio", "mio", "reqwest", "hyper", "rusqlite", "wasmtime", "socket2"];
 
-/// What the pure floor may not even name in its own code.
+/// Names that may not occur in the code of pure crates.
 const IMPURE_NAMES: [&str; 6] =
     ["std::fs", "std::net", "std::thread", "std::process", "time::Instant", "time::SystemTime"];
 
-/// What the top level holds; hidden files are free.
+/// The allowed entries of the top level. Hidden files are allowed, too.
 const TOP: [&str; 10] =
     ["Cargo.toml", "Cargo.lock", "host", "wit", "plugins", "sdk", "examples", "tests", "README.md", "target"];
 
-/// Longest source file: past it there is a seam to split along. Generated code is exempt.
+/// Largest number of lines of a source file. Longer files should be split. Generated code is exempt.
 const LINES: usize = 600;
 
 struct Findings(Vec<String>);
@@ -93,7 +93,7 @@ pub(crate) fn main() -> Result<()> {
     bail!("{} findings:\n  {}", findings.len(), findings.join("\n  "))
 }
 
-/// Everything that is out of order.
+/// All violations.
 pub(crate) fn check() -> Result<Vec<String>> {
     let metadata = MetadataCommand::new().current_dir(root()).exec().context("cargo metadata")?;
     let mut findings = Findings(Vec::new());
@@ -114,10 +114,10 @@ pub(crate) fn check() -> Result<Vec<String>> {
     Ok(findings.0)
 }
 
-/// What a bare `cargo build` never compiles.
+/// Crates that a bare `cargo build` may not compile.
 const NOT_BARE: [&str; 4] = ["burn", "burn-flex", "cubecl", "clawhost-burn"];
 
-/// The default program links no tensor framework: no crate of a bare `cargo build` reaches one, or has default features that could.
+/// The default program links no tensor framework: no crate of a bare `cargo build` depends on one, or has default features that could.
 fn bare_build(metadata: &Metadata, findings: &mut Findings) -> Result<()> {
     for member in metadata.workspace_default_packages() {
         let reached = reachable(metadata, &member.id)?;
@@ -190,7 +190,7 @@ fn only(metadata: &Metadata, findings: &mut Findings) {
     }
 }
 
-/// The names of all packages that a package is built with, itself included, however indirectly.
+/// The names of a package and of all its direct and indirect dependencies.
 fn reachable<'a>(metadata: &'a Metadata, package: &'a PackageId) -> Result<BTreeSet<&'a str>> {
     let resolve = metadata.resolve.as_ref().context("cargo metadata resolved nothing")?;
     let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
@@ -237,7 +237,7 @@ fn top(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// All files with an ending below a folder, with their text.
+/// All files with this extension in a folder and its subfolders, with their text.
 pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<(PathBuf, String)>> {
     let mut found = Vec::new();
     let mut waiting = vec![folder.to_owned()];
@@ -285,7 +285,7 @@ fn sources(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The follower knows no environment: none of their names occurs in it, and no reference either.
+/// The follower knows no environment: neither the name of one nor the word `reference` occurs in its code.
 fn follower(findings: &mut Findings) -> Result<()> {
     let mut forbidden = BTreeSet::from(["reference".to_owned()]);
     for entry in std::fs::read_dir(root().join("plugins"))?.flatten() {
@@ -307,7 +307,7 @@ fn follower(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Every test that ARCHITECTURE.md names as the keeper of an invariant exists, and every crate is on its map.
+/// Every test that ARCHITECTURE.md names for an invariant exists, and every crate is on its map.
 fn architecture(findings: &mut Findings) -> Result<()> {
     let path = root().join("host/ARCHITECTURE.md");
     let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
@@ -334,7 +334,7 @@ fn architecture(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Every promise of SECURITY.md names tests that exist: rows below a heading of `promise` and `test`.
+/// Every promise of SECURITY.md names existing tests. Promises are the rows of tables with the columns `promise` and `test`.
 fn promises(findings: &mut Findings) -> Result<()> {
     let path = root().join("host/SECURITY.md");
     let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
@@ -363,7 +363,7 @@ fn promises(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Every dependency says in one line why it is there.
+/// Every dependency has a one-line comment with its purpose.
 fn reasons(findings: &mut Findings) -> Result<()> {
     let text = std::fs::read_to_string(root().join("Cargo.toml"))?;
     let table = text.split("[workspace.dependencies]").nth(1).unwrap_or_default();
@@ -375,26 +375,26 @@ fn reasons(findings: &mut Findings) -> Result<()> {
         if begins && !entry.starts_with("clawhost-") && !above && !line.contains(" # ") {
             findings.add(format!("Cargo.toml: {entry} does not say why it is there"));
         }
-        // A comment speaks for the entries right below it.
+        // A comment applies to the entries directly below it.
         above = line.starts_with('#') || (above && !line.is_empty());
     }
     Ok(())
 }
 
-/// Text of a source file without its tests and comments.
+/// The lines of a source file without tests and comments, with their numbers.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let lines = code.lines().enumerate().map(|(number, line)| (number + 1, line));
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
-/// How clap is given a default.
+/// The ways to set a default in clap.
 const DEFAULTS: [&str; 3] = ["default_value =", "default_value_t", ".default_value("];
 
-/// What leads to flags of other programs, and to a command that a hint names.
+/// Texts before flags of other programs, and before commands in hints.
 const OTHERS: [&str; 4] = ["cargo ", "rustc", "says(", "Hint::command("];
 
-/// Whether a line holds a flag of this program's command line inside a string.
+/// Whether a line has a flag of this program inside a string.
 fn names_a_flag(line: &str) -> bool {
     if OTHERS.iter().any(|other| line.contains(other)) {
         return false;
@@ -407,7 +407,7 @@ fn names_a_flag(line: &str) -> bool {
     })
 }
 
-/// Flags are named by the command line alone, and defaults by everything below it.
+/// Only the command line names flags, and only the crates below it set defaults.
 fn front_ends(findings: &mut Findings) -> Result<()> {
     let host = root().join("host");
     for (path, text) in files(&host, "rs")? {
@@ -429,7 +429,7 @@ fn front_ends(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Nothing that is distributed has failpoints: they are no default feature of any crate.
+/// Distributed builds have no failpoints: no crate enables them by default.
 fn failpoints(metadata: &Metadata, findings: &mut Findings) {
     for package in metadata.workspace_packages() {
         let mut waiting = vec!["default".to_owned()];
@@ -456,7 +456,7 @@ mod tests {
     use super::names_a_flag;
 
     #[test]
-    fn a_flag_is_found_in_a_message_and_nowhere_else() {
+    fn flags_are_found_in_messages_only() {
         let check = |line: &str, expect| assert_eq!(names_a_flag(line), expect, "{line}");
         check(r#"    format!("say --group 8")"#, true);
         check(r#"    "--group""#, true);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn the_house_is_tidy() {
+    fn the_repository_is_tidy() {
         let findings = super::check().unwrap();
         assert!(findings.is_empty(), "{} findings:\n  {}", findings.len(), findings.join("\n  "));
     }

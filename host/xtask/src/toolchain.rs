@@ -1,4 +1,4 @@
-//! Finds a toolchain that can build guests. Detects, never assumes; installs nothing but a rustup target.
+//! Finds a toolchain that can build guests. Installs at most a rustup target.
 
 use crate::say;
 use anyhow::{Context as _, Result, bail};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The target of all guests: a component sees only what its world names.
+/// The target of all guests. A component for it imports only the interfaces of its world.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Longest wait for `rustup target add`: a fast line needs seconds, and a machine without one should learn it soon.
+/// Time limit of `rustup target add`. It takes seconds with a fast connection, and should fail soon without one.
 const RUSTUP_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How guests are built here.
+/// The way in which guests are built on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The active toolchain has the target's standard library.
+    /// With the standard library of the active toolchain for the target.
     Installed,
-    /// A distribution's rustc builds the standard library from its own sources.
+    /// With a Linux distribution's rustc, which builds the standard library from sources.
     Distribution { rustc: PathBuf },
 }
 
@@ -35,34 +35,34 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The compiler that cargo would use.
+/// The compiler that cargo uses.
 fn rustc() -> PathBuf {
     std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from)
 }
 
-/// The folder of a compiler's own libraries and tools.
+/// The folder of a compiler's libraries and tools (its sysroot).
 pub(crate) fn sysroot() -> Result<PathBuf> {
     Ok(output(Command::new(rustc()).args(["--print", "sysroot"]).current_dir(crate::root()))?.into())
 }
 
-/// What the compiler says of itself under a name, as in `host: x86_64-unknown-linux-gnu`.
+/// A field of the compiler's verbose version, as in `host: x86_64-unknown-linux-gnu`.
 fn described(name: &str) -> Result<String> {
     let text = output(Command::new(rustc()).arg("-vV").current_dir(crate::root()))?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     Ok(value.with_context(|| format!("rustc names no {name}"))?.to_owned())
 }
 
-/// The commit that the compiler was built from. A ready-made standard library names its sources by it.
+/// The commit from which the compiler was built. The source paths in a precompiled standard library contain it.
 pub(crate) fn compiler() -> Result<String> {
     described("commit-hash")
 }
 
-/// Where the toolchain keeps its linkers.
+/// The folder of the toolchain's linkers.
 pub(crate) fn linkers() -> Result<PathBuf> {
     Ok(sysroot()?.join("lib/rustlib").join(described("host")?).join("bin"))
 }
 
-/// The target of guests that use the standard library's clock and output. Optional: what needs it is skipped without it.
+/// The target of guests that use the clock and the output of the standard library. Optional: without it these guests are skipped.
 pub(crate) const STD_TARGET: &str = "wasm32-wasip2";
 
 /// Whether the active toolchain has the target of all guests.
@@ -82,7 +82,7 @@ fn has_std(sysroot: &Path, target: &str) -> bool {
         .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))
 }
 
-/// Asks rustup for the target, with an end to the patience.
+/// Installs the target with rustup, with a time limit.
 fn add_target() -> Result<()> {
     say(&format!("the toolchain has no {TARGET}: asking rustup for it"));
     let mut child = Command::new("rustup")
@@ -107,7 +107,7 @@ fn add_target() -> Result<()> {
     }
 }
 
-/// A distribution's rustc with sources of the same version.
+/// A Linux distribution's rustc with library sources of the same version.
 fn distribution() -> Result<PathBuf> {
     let rustc = PathBuf::from("/usr/bin/rustc");
     let version = output(Command::new(&rustc).arg("--version")).context("no rustc in /usr/bin")?;
@@ -115,7 +115,7 @@ fn distribution() -> Result<PathBuf> {
     let sysroot = output(Command::new(&rustc).args(["--print", "sysroot"]))?;
     let sources = Path::new(&sysroot).join("lib/rustlib/src/rust/library/std/Cargo.toml");
     let sources = sources.canonicalize().with_context(|| format!("no rust-src beside {version}"))?;
-    // Debian keeps them in a folder that names the version.
+    // Debian has them in a folder whose name contains the version.
     let named = sources.to_string_lossy().contains(number);
     if !named && sources.starts_with("/usr/src") {
         bail!("{} is not of {version}", sources.display());
@@ -123,7 +123,7 @@ fn distribution() -> Result<PathBuf> {
     Ok(rustc)
 }
 
-/// Finds a way, in the documented order.
+/// Tries the ways of building guests in the documented order.
 pub(crate) fn find() -> Result<Route> {
     let forced = std::env::var("CLAWHOST_GUEST_ROUTE").unwrap_or_default();
     let may = |route: &str| forced.is_empty() || forced == route;

@@ -1,5 +1,5 @@
-//! Holds local models against PyPI's `transformers` and `peft`, both ways: their values are made again and compared with what
-//! is committed, and what is written here is loaded there.
+//! Compares local models with PyPI's `transformers` and `peft` in both directions: their values are computed again and compared with
+//! the committed ones, and they load models that this program wrote.
 
 use crate::{cargo, root, run, say, target};
 use anyhow::{Result, bail};

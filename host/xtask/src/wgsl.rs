@@ -1,14 +1,14 @@
-//! `cargo xtask wgsl`: what a GPU would compute, on a software driver of Vulkan, against what the processor computes.
+//! `cargo xtask wgsl`: runs the GPU code on a software driver of Vulkan, and compares the results with those of the processor.
 
 use crate::{cargo, run};
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Where Linux keeps the names of Vulkan's drivers.
+/// The folders in which Linux lists Vulkan drivers.
 const DRIVERS: [&str; 3] = ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
 
-/// Everything below is built without optimisation: it takes minutes less to build than the tests take longer. What the workspace
-/// optimises by name has to be named again.
+/// Packages that are built without optimisation, like all dependencies here: the build becomes faster by more than the tests become
+/// slower. Packages that the workspace optimises by name have to be listed here.
 const PLAIN: [&str; 13] = [
     "clawhost-bindings",
     "clawhost-core",
@@ -25,7 +25,7 @@ const PLAIN: [&str; 13] = [
     "macerator",
 ];
 
-/// Mesa's driver that computes on the processor.
+/// Finds Mesa's driver that computes on the processor.
 fn lavapipe(folders: &[PathBuf]) -> Option<PathBuf> {
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let mut found: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
@@ -54,9 +54,9 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
     for name in PLAIN {
         command.args(["--config", &format!("profile.dev.package.{name}.opt-level=0")]);
     }
-    // One after the other: the device is one, and the times that are printed are its own.
+    // One test at a time, because they share one device and print its times.
     command.args(rest).args(["--", "--nocapture", "--test-threads=1"]);
-    // Both names: older loaders know the second alone. With the driver at hand no test may skip itself for want of one.
+    // Older loaders read only the second variable. The driver is available, so no test may be skipped because it is missing.
     command.env("VK_DRIVER_FILES", &driver).env("VK_ICD_FILENAMES", &driver).env("CLAWHOST_TEST_DEVICE", "software");
     run(&mut command)
 }

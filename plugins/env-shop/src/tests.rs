@@ -113,7 +113,7 @@ fn mistakes_are_answered_and_only_use_up_patience() {
         assert!(text.contains(says), "{position}: {text}");
     }
     assert!(transcript.over);
-    assert_eq!(state(&transcript), case.records(), "nothing was booked");
+    assert_eq!(state(&transcript), case.records(), "the records are unchanged");
 }
 
 #[test]

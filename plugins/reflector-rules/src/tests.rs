@@ -104,13 +104,13 @@ fn only_reviews_of_the_environment_at_the_end_count() {
     let told = "expected: wait\nbecause: a is b";
     let count = |episode: Episode| reflect::<Rules>(vec![episode], &empty(), &[]).unwrap().len();
     assert_eq!(count(recording("e").answered("c", told).ended(Ending::Terminated)), 1, "a result of the last action");
-    assert_eq!(count(recording("e").refused("c", told).ended(Ending::Terminated)), 0, "the host teaches nothing");
+    assert_eq!(count(recording("e").refused("c", told).ended(Ending::Terminated)), 0, "the host's do not count");
     assert_eq!(count(recording("e").acted(Message::assistant(told)).ended(Ending::Terminated)), 0, "nor the policy");
     let early = recording("e").answered("c", told).observed(told).acted(Message::assistant("bye"));
     assert_eq!(count(early.ended(Ending::Terminated)), 0, "nor the middle of an episode");
     let never = Recording::of(Task::new("train", "t", "")).observed(told).ended(Ending::Terminated);
     let proposals = reflect::<Rules>(vec![never], &empty(), &[]).unwrap();
-    assert!(proposals[0].evidence[0].turns.is_empty(), "nobody acted: no turn shows it");
+    assert!(proposals[0].evidence[0].turns.is_empty(), "no action, so no turn to cite");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_section_grows_by_one_line_chosen_by_the_seed() {
 
     let options = [("write", "section")];
     let all: BTreeSet<String> = (0..50).flat_map(|seed| seeded(seed, &[REVIEW], &options)).collect();
-    assert_eq!(all.len(), 4, "every candidate has its chance: {all:?}");
+    assert_eq!(all.len(), 4, "every candidate is drawn: {all:?}");
     assert_eq!(seeded(7, &[REVIEW], &options), seeded(7, &[REVIEW], &options));
     let first = [("write", "section"), ("most", "1")];
     let of_first: BTreeSet<String> = (0..50).flat_map(|seed| seeded(seed, &[REVIEW], &first)).collect();
@@ -238,7 +238,7 @@ fn several_actions_are_permuted() {
     for seed in 0..50 {
         let rules = seeded(seed, &told, &[("mode", "shuffled")]);
         let deeds: BTreeSet<&str> = parts(&rules).into_iter().map(|(_, deed)| deed).collect();
-        assert_eq!(deeds.len(), 4, "each deed once: {rules:?}");
+        assert_eq!(deeds.len(), 4, "each action once: {rules:?}");
         assert!(
             rules.iter().all(|rule| rule.chars().nth_back(0) != rule.split(':').next().unwrap().chars().nth_back(0))
         );

@@ -151,7 +151,7 @@ mod tests {
             let can_go = runs.iter().filter(|held| !held.can_be_resumed).count();
             assert!(bytes(&runs) - freed(&removed) <= limit || removed.len() == can_go, "{limit}");
             if let Some((_, before)) = removed.split_last() {
-                assert!(bytes(&runs) - freed(before) > limit, "the last one had to go: {limit}");
+                assert!(bytes(&runs) - freed(before) > limit, "the last removal was necessary: {limit}");
             }
             // Removable runs that stay are newer than the removed ones.
             let mut oldest_first = runs.iter().rev().map(|held| &held.holdings.run);

@@ -109,10 +109,14 @@ async fn old_runs_are_removed_except_resumable_ones_and_references_of_playbooks(
     let request = PruneRequest { rule: rule.clone(), is_rehearsal: true };
     let rehearsed = prune(folder.path(), &request, NOW).await.unwrap();
     assert_eq!(episodes(folder.path()), before, "a rehearsal removes nothing");
-    assert_eq!(rehearsed.bytes_after, None, "nobody knows it before");
+    assert_eq!(rehearsed.bytes_after, None, "unknown before a removal");
 
     let report = pruned(folder.path(), rule.clone()).await;
-    assert_eq!((&report.runs, &report.kept), (&rehearsed.runs, &rehearsed.kept), "a rehearsal tells what would go");
+    assert_eq!(
+        (&report.runs, &report.kept),
+        (&rehearsed.runs, &rehearsed.kept),
+        "a rehearsal reports what would be removed"
+    );
     assert_eq!(going(&report), ["run-learned", "run-ended"]);
     let (removed, would) = (report.removed.unwrap(), rehearsed.removed.unwrap());
     assert_eq!((removed.runs, removed.episodes, report.episodes()), (1, 3, 3));

@@ -119,7 +119,7 @@ mod tests {
             .map(|line| (iteration(line).unwrap(), line.contains("later")))
             .collect();
         assert_eq!(found, [(1, false), (2, true), (3, false), (4, true)]);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "and nothing else is left");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "there are no other files");
     }
 
     #[cfg(unix)]

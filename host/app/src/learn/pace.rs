@@ -65,7 +65,7 @@ mod tests {
     fn the_remaining_time_follows_from_past_iterations() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        assert_eq!(pace.note(at(0), 10.0, 9), None, "nobody saw it begin");
+        assert_eq!(pace.note(at(0), 10.0, 9), None, "the clock was not running");
         let first = pace.note(at(2), 1000.0, 9).unwrap();
         assert_eq!((first.seconds, first.tokens_per_second, first.left.as_secs()), (2.0, 500.0, 18));
         let slower = pace.note(at(6), 1000.0, 8).unwrap();
@@ -75,6 +75,6 @@ mod tests {
         let mut pace = Pace::default();
         pace.begin(at(0));
         pace.begin(at(5));
-        assert_eq!(pace.note(at(6), 6.0, 1).unwrap().seconds, 6.0, "it began with the first");
+        assert_eq!(pace.note(at(6), 6.0, 1).unwrap().seconds, 6.0, "only the first call starts the clock");
     }
 }

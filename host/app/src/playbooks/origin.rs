@@ -207,7 +207,7 @@ pub fn warnings(
     Ok(elsewhere.into_iter().chain(unread(version, token_budget)?).collect())
 }
 
-/// The warning for a version of which nothing fits into a prompt.
+/// The warning about a version none of whose lessons fits into the token budget.
 fn unread(version: &PlaybookVersion, token_budget: u64) -> Result<Option<Warning>, AppError> {
     let too_long = is_too_long(&document(version)?, token_budget);
     Ok(too_long.then(|| Warning::NoLessonFits { playbook: version.name.clone(), token_budget }))
@@ -251,7 +251,7 @@ mod tests {
             let Some(Warning::PlaybookFromElsewhere { learned, now: told, difference, .. }) =
                 taught.compared("p", &now)
             else {
-                panic!("nothing is told");
+                panic!("there is no warning");
             };
             assert_eq!(learned, format!("env-shop with seed 1 ({})", taught.digest.short()));
             assert_eq!((told, difference), (format!("{now} ({})", now.digest.short()), expect));
@@ -291,7 +291,7 @@ mod tests {
         };
         let long = "words ".repeat(100);
         assert!(is_too_long(&playbook(&[], &["short"]), 7));
-        assert!(!is_too_long(&playbook(&[], &["short", &long]), 20), "one is enough");
+        assert!(!is_too_long(&playbook(&[], &["short", &long]), 20), "one lesson that fits is sufficient");
         assert!(is_too_long(&playbook(&[("rules", &long)], &["short"]), 20), "sections come first");
         assert!(!is_too_long(&playbook(&[("rules", &long)], &[]), 20), "there is none");
     }

@@ -1,5 +1,5 @@
-//! NVIDIA's devices. The driver, the compiler of kernels and its headers are looked for by name first: what lies below ends the process where one of them
-//! is missing. [`super::toolkit`] knows the places.
+//! NVIDIA's devices. The driver, the kernel compiler (NVRTC) and its headers are searched before burn is used, because burn ends the
+//! process if one of them is missing. [`super::toolkit`] has the search paths.
 
 #![allow(
     unsafe_code,
@@ -23,19 +23,19 @@ const COMPILER: [&str; 2] = ["nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
 #[cfg(not(windows))]
 const COMPILER: [&str; 3] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"];
 
-/// The compiler, where it had to be loaded from a folder of its own. It stays loaded: burn then finds it by its name.
+/// The compiler, if it was loaded from a folder outside of the library path. It stays loaded, so that burn finds it by name.
 static LOADED: Mutex<Option<Library>> = Mutex::new(None);
 
 fn library(names: &[&str]) -> Option<Library> {
-    // SAFETY: what is loaded by these names is NVIDIA's, and its initialisers may run at any time; burn loads the same.
+    // SAFETY: libraries with these names are NVIDIA's. Their initialisers may run at any time; burn loads the same libraries.
     names.iter().find_map(|name| unsafe { Library::new(*name) }.ok())
 }
 
-/// Calls a function of the driver that gives back 0 where all is well.
+/// Calls a function of the driver that returns 0 for success.
 macro_rules! ask {
     ($driver:expr, $name:literal, ($($kind:ty),*), ($($argument:expr),*)) => {{
-        // SAFETY: the signature is that of cuda.h, where it has been the same since the function exists; pointers are to values of ours that
-        // outlive the call.
+        // SAFETY: the signature is that of cuda.h, where it never changed since the function was introduced. Pointers are to local
+        // values that outlive the call.
         unsafe {
             $driver
                 .get::<unsafe extern "C" fn($($kind),*) -> c_int>($name)
@@ -59,7 +59,7 @@ fn driver() -> Result<Library, String> {
         .ok_or_else(|| format!("no NVIDIA driver is here ({} cannot be loaded); install it", DRIVER.join(", ")))
 }
 
-/// The devices that the driver counts.
+/// The devices of the driver.
 pub(super) fn list() -> Result<Vec<FoundDevice>, String> {
     let driver = driver()?;
     checked(ask!(driver, b"cuInit\0", (u32), (0))?, "cuInit")?;
@@ -88,12 +88,12 @@ pub(super) fn list() -> Result<Vec<FoundDevice>, String> {
     Ok(found)
 }
 
-/// What the environment lacks for burn to find CUDA's headers. To be set before any thread starts.
+/// The environment variables that burn needs to find CUDA's headers. They have to be set before any thread starts.
 pub(super) fn environment() -> Vec<(&'static str, OsString)> {
     toolkit::variable(&Places::here()).into_iter().collect()
 }
 
-/// Whether the compiler of kernels can be loaded by its name: from the library path, or else from these folders.
+/// Whether the kernel compiler can be loaded by its name: from the library path, or else from these folders.
 fn has_compiler(folders: &[PathBuf]) -> bool {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if loaded.is_some() || library(&COMPILER).is_some() {

@@ -6,7 +6,7 @@ use clawhost_model::device::{Backend, DeviceKind as Kind, DeviceName, FoundDevic
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Devices that are open: each can be set up once in a process.
+/// The open devices. Each can be initialised once per process.
 static OPEN: Mutex<BTreeMap<DeviceName, Device>> = Mutex::new(BTreeMap::new());
 
 fn api(backend: Backend) -> Option<(wgpu::Backends, WgpuBackend)> {
@@ -18,7 +18,7 @@ fn api(backend: Backend) -> Option<(wgpu::Backends, WgpuBackend)> {
     }
 }
 
-/// All devices behind an API, in its order.
+/// All devices of an API, in its order.
 pub(super) fn list(backend: Backend) -> Vec<FoundDevice> {
     let Some((backends, _)) = api(backend) else { return Vec::new() };
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
@@ -39,13 +39,13 @@ pub(super) fn list(backend: Backend) -> Vec<FoundDevice> {
                 wgpu::DeviceType::Cpu => Kind::Software,
                 wgpu::DeviceType::Other => Kind::Other,
             },
-            // These APIs do not say.
+            // These APIs do not report it.
             memory_bytes: None,
         })
         .collect()
 }
 
-/// Opens a device, once for all.
+/// Opens a device, or returns the open one.
 pub(super) fn open(name: DeviceName) -> Result<Device, String> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(device) = open.get(&name) {
@@ -54,7 +54,7 @@ pub(super) fn open(name: DeviceName) -> Result<Device, String> {
     let (_, backend) = api(name.backend).ok_or("it is behind no graphics API")?;
     let found = list(name.backend);
     let wanted = found.iter().find(|one| one.name == name).ok_or("it is not there")?;
-    // Burn counts each kind by itself.
+    // Burn numbers the devices of each kind separately.
     let before = found.iter().filter(|one| one.kind == wanted.kind && one.name < name).count();
     let kind = match wanted.kind {
         Kind::Discrete => DeviceKind::DiscreteGpu(before),

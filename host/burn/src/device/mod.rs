@@ -1,4 +1,4 @@
-//! The devices of burn that this program was built with.
+//! The devices of burn that this build supports.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -56,7 +56,7 @@ impl Drivers for Burn {
     }
 }
 
-/// A device of burn that is open.
+/// An open device of burn.
 #[derive(Debug, Clone)]
 pub struct BurnDevice {
     name: DeviceName,
@@ -67,7 +67,7 @@ impl BurnDevice {
     /// Opens a device. Loads its driver, which may end the process.
     ///
     /// # Errors
-    /// It is not there, or this program was built without it; the text says which.
+    /// There is no such device, or this program was built without its backend. The text has the reason.
     pub fn open(name: DeviceName) -> Result<Self, String> {
         let device: Result<Device, String> = match name.backend {
             #[cfg(feature = "cuda")]
@@ -79,13 +79,13 @@ impl BurnDevice {
         Ok(Self { name, device: device? })
     }
 
-    /// Burn's own device on this processor. It computes what a GPU computes, with the same code: tests compare it with the
-    /// processor path.
+    /// Burn's device on this processor. It runs the same code as a GPU, so that tests can compare it with the processor
+    /// path.
     pub fn processor() -> Self {
         Self { name: DeviceName::CPU, device: Device::flex() }
     }
 
-    /// As burn names it.
+    /// The device in burn's type.
     pub fn burn(&self) -> &Device {
         &self.device
     }

@@ -1,4 +1,4 @@
-//! A device that fails, with burn's processor device in its place.
+//! Failures of a device, simulated on burn's processor device.
 
 use crate::BurnDevice;
 use crate::testing::config;
@@ -23,7 +23,7 @@ fn a_step_that_a_device_fails_in_changes_nothing() {
     let units: [&[Sequence]; 1] = [&[sequence]];
     let learn = |trainer: &mut Trainer, breaks: bool| {
         let loss = |_: usize, scores: &[Vec<TokenScores>]| {
-            // As burn reports a lost device during a pass.
+            // This is how burn reports a lost device during a pass.
             assert!(!breaks, "device lost");
             let wanted = scores.iter().map(|unit| vec![-1.0; unit.iter().map(|one| one.logprobs.len()).sum()]);
             Ok::<_, LocalModelError>((wanted.collect(), ()))
@@ -33,13 +33,13 @@ fn a_step_that_a_device_fails_in_changes_nothing() {
     let before = trainer.to_bytes().unwrap();
     let error = learn(&mut trainer, true).unwrap_err();
     assert!(matches!(error, LocalModelError::DeviceLost { .. }), "{error}");
-    assert!(trainer.step().unwrap().is_none() && trainer.to_bytes().unwrap() == before, "nothing is left of it");
+    assert!(trainer.step().unwrap().is_none() && trainer.to_bytes().unwrap() == before, "no gradient is pending");
     learn(&mut trainer, false).unwrap();
     assert!(trainer.step().unwrap().is_some() && trainer.to_bytes().unwrap() != before);
 }
 
-/// Learns twice from six sequences on a device that has room for passes over so many of them, and says so as cubecl does. Gives what was
-/// tried each time.
+/// Learns twice from six sequences on a device whose memory suffices for passes over `room` sequences. Larger passes panic with the text
+/// of cubecl. Returns the results, and the tried numbers of sequences.
 fn cramped(room: usize) -> ([Result<Vec<()>, LocalModelError>; 2], [Vec<usize>; 2], Trainer) {
     let (device, mut trainer) = learner();
     let mask = [[false; 3], [true; 3], [true; 3]].concat();
@@ -62,14 +62,14 @@ fn cramped(room: usize) -> ([Result<Vec<()>, LocalModelError>; 2], [Vec<usize>; 
 }
 
 #[test]
-fn where_memory_is_short_a_step_is_taken_in_smaller_pieces_and_one_that_fits_nowhere_is_named() {
+fn with_little_memory_a_step_uses_smaller_pieces_and_one_that_never_fits_is_an_error() {
     let ([first, _], tried, enough) = cramped(2);
     assert_eq!((first.unwrap().len(), tried), (3, [vec![2; 3], vec![2; 3]]));
 
     let ([first, second], [tried, again], short) = cramped(1);
     assert_eq!((first.unwrap().len(), second.unwrap().len()), (6, 6));
     assert!(tried.starts_with(&[2]) && tried.ends_with(&[1; 6]), "{tried:?}");
-    assert_eq!(again, [1; 6], "and so from then on");
+    assert_eq!(again, [1; 6], "later steps use the smaller pieces at once");
     let right = enough.pending().unwrap();
     for (name, gradient) in short.pending().unwrap() {
         let pairs = gradient.iter().zip(&right[&name]).map(|(one, other)| (one - other).abs());

@@ -1,36 +1,36 @@
-//! Where the compiler of CUDA's kernels (NVRTC) and its headers lie: in an installed toolkit, or in the wheels that PyTorch brings.
+//! Finds the compiler of CUDA kernels (NVRTC) and its headers: in an installed toolkit, or in the wheels that PyTorch depends on.
 //!
-//! Pure but for looking whether files exist: [`Places`] says where to look. No program is started: a Python is known by its folders.
+//! It only checks whether files exist: [`Places`] has the folders. No program is started: a Python is recognised by its folders.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable that burn reads. It names the folder that holds `include/`.
+/// The variable that burn reads. It names the folder that contains `include/`.
 pub(super) const VARIABLE: &str = "CUDA_PATH";
 
-/// Headers that kernels include. Wheels of the runtime alone lack the second: it is in `nvidia-cuda-crt`.
+/// Headers that kernels include. The wheels of the runtime lack the second, which is in `nvidia-cuda-crt`.
 const HEADERS: [&str; 2] = ["include/cuda_runtime.h", "include/crt/mma.h"];
 
-/// Where Linux installs toolkits, in the order in which burn looks.
+/// The folders of installed toolkits on Linux, in the order in which burn searches them.
 const INSTALLED: [&str; 2] = ["/usr/local/cuda", "/opt/cuda"];
-/// Where a distribution's own packages are, and the program that shows it.
+/// The folder of a Linux distribution's packages, and the program that is there if the toolkit is installed.
 const DISTRIBUTION: (&str, &str) = ("/usr", "bin/nvcc");
 
-/// Where to look.
+/// The places to search.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places {
-    /// What `CUDA_PATH` names. Nothing else counts then.
+    /// The folder that `CUDA_PATH` names. If it is set, the others are ignored.
     pub(super) named: Option<PathBuf>,
     /// Folders of installed toolkits.
     pub(super) installed: Vec<PathBuf>,
-    /// What `VIRTUAL_ENV` names: the virtual environment that is active.
+    /// The active virtual environment, which `VIRTUAL_ENV` names.
     pub(super) virtual_environment: Option<PathBuf>,
-    /// Folders of programs, as in `PATH`.
+    /// The folders of `PATH`.
     pub(super) programs: Vec<PathBuf>,
 }
 
 impl Places {
-    /// As the environment of this process names them.
+    /// The places according to the environment of this process.
     pub(super) fn here() -> Self {
         let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
@@ -41,7 +41,7 @@ impl Places {
         }
     }
 
-    /// The folder whose headers burn will use, with the environment as it is.
+    /// The folder whose headers burn uses with the current environment.
     fn used_by_burn(&self) -> Option<PathBuf> {
         let (distribution, compiler) = DISTRIBUTION;
         let installed = self.installed.iter().find(|folder| folder.exists()).cloned();
@@ -53,17 +53,17 @@ impl Places {
 /// A toolkit with all headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Toolkit {
-    /// The folder that holds `include/`.
+    /// The folder that contains `include/`.
     pub(super) root: PathBuf,
-    /// Whether burn finds it by itself. If not, `CUDA_PATH` must name it.
+    /// Whether burn finds it without help. If not, `CUDA_PATH` has to name it.
     pub(super) is_used_by_burn: bool,
 }
 
-/// Where a toolkit keeps its libraries.
+/// The folders of a toolkit's libraries.
 fn library_folders(root: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> =
         ["lib64", "lib", "targets/x86_64-linux/lib"].iter().map(|name| root.join(name)).collect();
-    // Older wheels: one folder per package.
+    // Older wheels have one folder per package.
     folders.extend(root.parent().map(|beside| beside.join("cuda_nvrtc/lib")));
     folders
 }
@@ -71,12 +71,12 @@ fn library_folders(root: &Path) -> Vec<PathBuf> {
 /// Why no toolkit can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// Headers that are not there; the first of each folder.
+    /// Missing headers: the first of each folder.
     pub(super) headers: Vec<PathBuf>,
 }
 
-/// Finds a toolkit. What `CUDA_PATH` names is used or refused. Otherwise the first that is complete is used: installed ones, that of `nvcc`,
-/// then the wheels of the active virtual environment and of the Python on the path.
+/// Finds a toolkit. If `CUDA_PATH` names one, it is used or refused. Otherwise the first complete one is used, in this order: installed
+/// ones, that of `nvcc`, the wheels of the active virtual environment, the wheels of the Python on the path.
 pub(super) fn find(places: &Places) -> Result<Toolkit, Missing> {
     let used = places.used_by_burn();
     let mut headers = Vec::new();
@@ -89,20 +89,20 @@ pub(super) fn find(places: &Places) -> Result<Toolkit, Missing> {
     Err(Missing { headers })
 }
 
-/// Folders in which NVRTC may lie: those of the toolkit whose headers are used, then those of all others, complete or not.
+/// Folders that may contain NVRTC: those of the toolkit whose headers are used, then those of all others, complete or not.
 pub(super) fn compiler_folders(used: Option<&Toolkit>, places: &Places) -> Vec<PathBuf> {
     let others = roots(&Places { named: None, ..places.clone() });
     let first = used.map(|toolkit| &toolkit.root).or(places.named.as_ref());
     first.into_iter().chain(&others).flat_map(|root| library_folders(root)).collect()
 }
 
-/// The variable to set before burn starts; none where burn finds what there is, or where there is nothing to find.
+/// The variable to set before burn starts. `None`: burn finds the toolkit without it, or there is no toolkit.
 pub(super) fn variable(places: &Places) -> Option<(&'static str, OsString)> {
     let toolkit = find(places).ok()?;
     (!toolkit.is_used_by_burn).then(|| (VARIABLE, toolkit.root.into_os_string()))
 }
 
-/// Folders that may hold `include/`, the best first.
+/// Folders that may contain `include/`, the preferred ones first.
 fn roots(places: &Places) -> Vec<PathBuf> {
     if let Some(named) = &places.named {
         return vec![named.clone()];
@@ -129,14 +129,14 @@ fn roots(places: &Places) -> Vec<PathBuf> {
     roots
 }
 
-/// The folder that holds a program's `bin/`: as it is called, and where links lead.
+/// The parent folder of a program's `bin/`: as given, and with links resolved.
 fn above_programs(program: &Path) -> Vec<PathBuf> {
     let above = |program: &Path| program.parent().and_then(Path::parent).map(Path::to_owned);
     let real = program.canonicalize().ok();
     [above(program), real.as_deref().and_then(above)].into_iter().flatten().collect()
 }
 
-/// The folders of a folder whose names begin and end so, those with the highest number first.
+/// The subfolders whose names are this prefix and a version number, the highest version first.
 fn numbered(folder: &Path, before: &str) -> Vec<PathBuf> {
     let number = |path: &PathBuf| -> Option<Vec<u32>> {
         let name = path.file_name()?.to_str()?.strip_prefix(before)?;
@@ -149,7 +149,7 @@ fn numbered(folder: &Path, before: &str) -> Vec<PathBuf> {
     found.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// Where a Python keeps packages.
+/// The package folders of a Python.
 fn packages(python: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for lib in ["lib", "lib64", "local/lib"].map(|name| python.join(name)) {
@@ -160,7 +160,7 @@ fn packages(python: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What NVIDIA's wheels hold: `nvidia/cu13` and its like, and the older layout, a folder for each package.
+/// The folders of NVIDIA's wheels: `nvidia/cu13` and other versions, and the older layout with one folder per package.
 fn wheels(packages: &Path) -> Vec<PathBuf> {
     let nvidia = packages.join("nvidia");
     let mut found = numbered(&nvidia, "cu");
@@ -182,7 +182,7 @@ mod tests {
         HEADERS.iter().for_each(|header| write(&root.join(header)));
     }
 
-    /// A folder in which a toolkit, a virtual environment and a Python may lie.
+    /// A folder for toolkits, a virtual environment and a Python.
     fn machine() -> (tempfile::TempDir, Places) {
         let folder = tempfile::tempdir().unwrap();
         let places = Places {
@@ -195,11 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn a_toolkit_is_found_where_it_is_installed_then_in_wheels() {
+    fn installed_toolkits_are_preferred_to_wheels() {
         let (folder, places) = machine();
         let at = |name: &str| folder.path().join(name);
         assert!(find(&places).is_err() && variable(&places).is_none());
-        // In the order from the last choice to the first: each is taken before those above it.
+        // From the last choice to the first: each new one is preferred to the previous ones.
         let order = [
             ("system/lib/python3.9/site-packages/nvidia/cuda_runtime", false),
             ("system/lib/python3.12/dist-packages/nvidia/cu12", false),
@@ -218,10 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn a_toolkit_without_all_headers_is_passed_over_and_named() {
+    fn a_toolkit_without_all_headers_is_skipped_and_reported() {
         let (folder, mut places) = machine();
         let at = |name: &str| folder.path().join(name);
-        // As in a container with the libraries of CUDA alone: burn would use it.
+        // As in a container that has only the libraries of CUDA: burn would use this folder.
         std::fs::create_dir_all(at("cuda/lib64")).unwrap();
         let wheel = "venv/lib/python3.11/site-packages/nvidia/cu13";
         write(&at(&format!("{wheel}/include/cuda_runtime.h")));
@@ -231,7 +231,7 @@ mod tests {
         assert!(compiler_folders(None, &places).contains(&at(&format!("{wheel}/lib"))));
         write(&at(&format!("{wheel}/include/crt/mma.h")));
         assert_eq!(find(&places), Ok(Toolkit { root: at(wheel), is_used_by_burn: false }));
-        // What is named is used or refused.
+        // A toolkit that `CUDA_PATH` names is used or refused.
         places.named = Some(at("elsewhere"));
         assert_eq!(find(&places).unwrap_err().headers, [at("elsewhere/include/cuda_runtime.h")]);
         complete(&at("elsewhere"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_both_layouts_of_wheels_are_looked_for() {
+    fn libraries_are_searched_in_both_layouts_of_wheels() {
         let (folder, places) = machine();
         let nvidia = folder.path().join("venv/lib/python3.11/site-packages/nvidia");
         complete(&nvidia.join("cuda_runtime"));
@@ -257,7 +257,7 @@ mod tests {
             let folders = compiler_folders(toolkit.as_ref(), places);
             let place = |folder: &str| folders.iter().position(|one| *one == nvidia.join(folder));
             assert!(place("cuda_nvrtc/lib").is_some() && place("cuda_runtime/lib").is_some());
-            assert_eq!(folders[0] == nvidia.join("cuda_runtime/lib64"), toolkit.is_some(), "the used one is the first");
+            assert_eq!(folders[0] == nvidia.join("cuda_runtime/lib64"), toolkit.is_some(), "the used toolkit is first");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Answering on a device: new tokens of many sequences at once, each behind what its slot holds.
+//! Generation on a device: computes the new tokens of many sequences in one pass. Each continues the tokens in its slot.
 
 use super::attention::{Heads, mix};
 use super::batch::{Batch, MOST_TOKENS, Row, most_rows, padded};
@@ -12,10 +12,10 @@ use clawhost_model::{HostDecoder, LocalModelError, ModelConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory of a device for keys and values, in bytes: half of a small GPU. It bounds how many answers are under way at once.
+/// Memory of a device for keys and values, in bytes: half of a small GPU. It limits the number of concurrent answers.
 const KEY_VALUE_BYTES: usize = 4 << 30;
 
-/// A model whose weights lie on a device.
+/// A model whose weights are on a device.
 #[derive(Debug)]
 pub struct DeviceModel {
     config: Arc<ModelConfig>,
@@ -25,7 +25,7 @@ pub struct DeviceModel {
     slots: Mutex<SlotMemory>,
 }
 
-/// The slots of all sequences, and how often all of them were lost.
+/// The slots of all sequences, and the number of times that all of them were lost.
 #[derive(Debug, Default)]
 struct SlotMemory {
     slots: Slots,
@@ -46,7 +46,7 @@ impl DeviceModel {
         Self { config, network, device: device.clone(), allocator, slots }
     }
 
-    /// Bytes of keys and values that one position takes.
+    /// Bytes of the keys and values of one position.
     fn position_bytes(&self) -> usize {
         2 * self.config.layers * self.config.key_value_heads * self.config.head_width * size_of::<f32>()
     }
@@ -55,7 +55,7 @@ impl DeviceModel {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs something on the slots. If it fails, all slots are lost: their epoch has passed.
+    /// Runs a computation on the slots. If it fails, all slots are lost, and slots of earlier epochs are refused.
     fn with_slots<T>(
         &self,
         used: &[&Slot],
@@ -78,7 +78,7 @@ impl DeviceModel {
         done
     }
 
-    /// One pass: the logits behind the last token of every row.
+    /// Computes one pass. Returns the logits after the last token of every row.
     fn pass(&self, rows: &[Row<'_>], length: usize, slots: &mut Slots) -> Result<Vec<Vec<f32>>, LocalModelError> {
         let (config, device) = (&*self.config, self.device.burn());
         let batch = Batch::of(rows, length, config, slots, device);
@@ -133,7 +133,7 @@ impl AcceleratedModel for DeviceModel {
         let mut logits = vec![Vec::new(); work.len()];
         let longest = work.iter().map(|(_, tokens)| tokens.len()).max().unwrap_or(0);
         for done in (0..longest).step_by(MOST_TOKENS) {
-            // Rows of one padded length go together, and are as many as go into a pass.
+            // Rows with the same padded length are computed together, up to the number that fits into a pass.
             let mut by_length: BTreeMap<usize, Vec<Piece<'_>>> = BTreeMap::new();
             for (number, (slot, tokens)) in work.iter().enumerate() {
                 let Some(rest) = tokens.get(done..).filter(|rest| !rest.is_empty()) else { continue };
@@ -168,7 +168,7 @@ impl AcceleratedModel for DeviceModel {
     }
 }
 
-/// Attention over what the slots hold and what is new, which is written there.
+/// Writes the new keys and values into the slots, and computes attention over both.
 fn attend(heads: Heads, layer: &mut LayerSlots, batch: &Batch) -> Tensor<3> {
     let Heads { query, key, value } = heads;
     let key = written(&mut layer.key, key, batch);
@@ -176,13 +176,13 @@ fn attend(heads: Heads, layer: &mut LayerSlots, batch: &Batch) -> Tensor<3> {
     mix(query, key, value, batch.bias.clone())
 }
 
-/// Writes what is new, and gives back what the rows see.
+/// Writes new keys or values into the slots. Returns the positions that the rows may see.
 fn written(kept: &mut Tensor<4>, new: Tensor<4>, batch: &Batch) -> Tensor<4> {
     let [rows, heads, length, width] = new.dims();
     let new = new.reshape([rows * heads * length, width]);
-    // Nothing else may point to it meanwhile, or all of it would be copied.
+    // There must be no other reference to the tensor, or the assignment would copy all of it.
     let whole = std::mem::replace(kept, batch.empty.clone());
-    // Places are given once each, but for what nobody reads.
+    // Positions are unique, except in the padding slot, which is never read.
     *kept = whole.scatter_nd(batch.writes.clone(), new, IndexingUpdateOp::Assign);
     let mine = match &batch.slots {
         None => kept.clone().narrow(0, 0, rows),

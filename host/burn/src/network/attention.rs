@@ -1,13 +1,13 @@
-//! Causal attention with fewer key and value heads than query heads (Ainslie et al. 2023), none of them repeated in memory.
+//! Causal attention with fewer key and value heads than query heads (Ainslie et al. 2023). The shared heads are not repeated in memory.
 
 use super::{DeviceBlock, Rotary, Rows, normalised, project};
 use burn::tensor::Tensor;
 use burn::tensor::activation::softmax;
 use clawhost_model::ModelConfig;
 
-/// Queries, keys and values of a block, by head: `[rows, heads, length, head_width]`, keys and values with fewer.
+/// Queries, keys and values of a block, by head: `[rows, heads, length, head_width]`. Keys and values have fewer heads.
 pub(super) struct Heads {
-    /// Divided by the root of the head's width.
+    /// Divided by the square root of the head's width.
     pub(super) query: Tensor<4>,
     pub(super) key: Tensor<4>,
     pub(super) value: Tensor<4>,
@@ -31,12 +31,12 @@ impl Heads {
     }
 }
 
-/// Mixes values `[rows, shared, seen, head_width]` by how queries and keys agree. `bias` is added to the scores; its shape goes
-/// with `[rows, heads, length, seen]`.
+/// Attention: averages the values `[rows, shared, seen, head_width]`, weighted by the softmax of the scores of queries and keys. `bias` is
+/// added to the scores; its shape broadcasts to `[rows, heads, length, seen]`.
 pub(super) fn mix(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, bias: Tensor<4>) -> Tensor<3> {
     let ([count, heads, length, width], [_, shared, seen, _]) = (query.dims(), key.dims());
     let group = heads / shared;
-    // [rows, shared, group · length, width]: the queries of a group stand below each other.
+    // [rows, shared, group · length, width]: the queries of a group are concatenated.
     let query = query.reshape([count, shared, group * length, width]);
     let scores = query.matmul(key.swap_dims(2, 3)).reshape([count, heads, length, seen]);
     let shares = softmax(scores + bias, 3).reshape([count, shared, group * length, seen]);
@@ -44,7 +44,7 @@ pub(super) fn mix(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, bias: Tens
     mixed.reshape([count, length, heads * width])
 }
 
-/// `[rows, length, width]` to the same: queries of a group of heads share keys and values.
+/// Attention of a block. Input and output are `[rows, length, width]`. The queries of a group of heads share keys and values.
 pub(super) fn attend(
     block: &DeviceBlock,
     x: Tensor<3>,

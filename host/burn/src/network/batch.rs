@@ -1,7 +1,7 @@
-//! One pass over new tokens of several sequences: who lies in which row, what is read, and where it is written to.
+//! One pass over new tokens of several sequences: their rows, and the positions that are read and written in their slots.
 //!
-//! Sizes are rounded up to a few, because a device compiles and measures kernels for each. What fills a row or a batch up sees itself
-//! alone, and is written into the slot that belongs to nobody.
+//! Sizes are rounded up to a few values, because a device compiles and tunes kernels for each size. Padding of rows and batches attends
+//! only to itself, and is written into an additional slot that belongs to no sequence.
 
 use super::rows::MASKED;
 use super::slots::Slots;
@@ -9,19 +9,20 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use clawhost_model::ModelConfig;
 use clawhost_model::device::slot_capacity;
 
-/// Tokens of one row, rounded up.
+/// The padded lengths of rows, in tokens.
 const LENGTHS: [usize; 4] = [1, 16, 64, MOST_TOKENS];
-/// Tokens of one sequence that are computed in one pass.
+/// Largest number of tokens of one sequence in one pass.
 pub(super) const MOST_TOKENS: usize = 256;
-/// Tokens of one pass, padding too: what they take beside the weights stays small, and the device has enough to do.
+/// Tokens of one pass, including padding: few enough that their memory is small compared with the weights, and enough to keep the device
+/// busy.
 const TOKENS: usize = 8192;
 
-/// The length that a row of so many tokens is filled up to.
+/// The padded length of a row with this number of tokens.
 pub(super) fn padded(length: usize) -> usize {
     LENGTHS.into_iter().find(|one| *one >= length).unwrap_or(MOST_TOKENS)
 }
 
-/// Rows of one pass where each is filled up to `length`.
+/// Largest number of rows of one pass with this padded length.
 pub(super) fn most_rows(length: usize) -> usize {
     (TOKENS / length).max(1)
 }
@@ -31,32 +32,32 @@ pub(super) fn most_rows(length: usize) -> usize {
 pub(super) struct Row<'a> {
     /// Its slot.
     pub(super) slot: usize,
-    /// Tokens that are there already.
+    /// Number of tokens that are in the slot already.
     pub(super) start: usize,
-    /// At least one, [`MOST_TOKENS`] at most.
+    /// The new tokens: at least one, at most [`MOST_TOKENS`].
     pub(super) tokens: &'a [u32],
 }
 
 /// One pass.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Rows, and their length.
+    /// Number of rows, and their length.
     pub(super) shape: [usize; 2],
-    /// `[rows, length]`.
+    /// The tokens: `[rows, length]`.
     pub(super) tokens: Tensor<2, Int>,
-    /// Row by row.
+    /// The positions of the tokens, row by row.
     pub(super) positions: Vec<u32>,
-    /// `[rows · heads · length, 3]`: slot, head and position of every key and value that is computed.
+    /// `[rows · heads · length, 3]`: slot, head and position of every computed key and value.
     pub(super) writes: Tensor<2, Int>,
-    /// `[rows]`: the slots, where they are not the first ones in order.
+    /// `[rows]`: the slots of the rows. `None`: the first slots, in order.
     pub(super) slots: Option<Tensor<1, Int>>,
-    /// Positions of a slot that anybody sees.
+    /// The number of positions of a slot that the rows may see.
     pub(super) seen: usize,
     /// `[rows, 1, length, seen]`: 0 where the position may be seen, [`MASKED`] elsewhere.
     pub(super) bias: Tensor<4>,
-    /// `[rows]`: the last token of each row, among all of them.
+    /// `[rows]`: the index of the last token of each row among all tokens.
     pub(super) last: Tensor<1, Int>,
-    /// Stands in the place of slots while they are written to.
+    /// Replaces the slots while they are written.
     pub(super) empty: Tensor<4>,
 }
 
@@ -65,7 +66,7 @@ fn ints<const D: usize>(values: Vec<i32>, shape: [usize; D], device: &Device) ->
 }
 
 impl Batch {
-    /// Rows of at most `length` tokens each, over slots that are large enough.
+    /// A pass over rows of at most `length` tokens each. The slots have to be large enough.
     pub(super) fn of(rows: &[Row<'_>], length: usize, config: &ModelConfig, slots: &Slots, device: &Device) -> Self {
         let count = rows.len().next_power_of_two();
         let heads = config.key_value_heads;
@@ -108,7 +109,7 @@ impl Batch {
     }
 }
 
-/// Made on the device: it is the largest of all that a pass needs, and follows from the positions.
+/// The bias of a pass. It is computed on the device from the positions, because it is the largest input of a pass.
 fn bias(positions: &[u32], [count, length]: [usize; 2], seen: usize, device: &Device) -> Tensor<4> {
     let whole = [count, 1, length, seen];
     let positions = positions.iter().map(|position| *position as i32).collect();

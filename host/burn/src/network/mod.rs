@@ -1,7 +1,7 @@
-//! The decoder on a device of burn: what training differentiates, and what answers on a GPU.
+//! The decoder on a device of burn, for training and for generation.
 //!
-//! A projection's weight stands as `[in, out]` there, the way burn multiplies; embeddings stay `[vocabulary, width]`. Sequences
-//! of a batch lie side by side in rows, padded on the right or packed one behind the other: [`Rows`].
+//! On a device, the weight of a projection is `[in, out]`, as burn multiplies it; embeddings stay `[vocabulary, width]`. The
+//! sequences of a batch are in rows, padded on the right or packed one after the other: see [`Rows`].
 
 mod answering;
 mod attention;
@@ -36,12 +36,12 @@ pub struct Network {
     pub weights: DeviceDecoder,
 }
 
-/// Whether a matrix keeps its orientation: what is looked up row by row.
+/// Whether a matrix keeps its orientation, because its rows are looked up.
 pub(crate) fn is_looked_up(name: &str) -> bool {
     name == "model.embed_tokens.weight"
 }
 
-/// Puts a model on a device.
+/// Copies a model to a device.
 pub fn to_device(host: &HostDecoder, device: &Device) -> DeviceDecoder {
     host.map(
         &mut |name, matrix| {
@@ -59,17 +59,17 @@ pub fn to_device(host: &HostDecoder, device: &Device) -> DeviceDecoder {
 /// Values of a tensor, row by row.
 ///
 /// # Errors
-/// The device could not hand them over.
+/// The device does not return them.
 pub fn values<const D: usize>(tensor: &Tensor<D>) -> Result<Vec<f32>, LocalModelError> {
     let broken = |why: String| LocalModelError::Device { name: format!("{:?}", tensor.device()), why };
     let data = tensor.clone().into_data();
     data.try_into_vec::<f32>().map_err(|error| broken(format!("{error:?}")))
 }
 
-/// Takes a model from its device.
+/// Copies a model from its device.
 ///
 /// # Errors
-/// The device could not hand a weight over.
+/// The device does not return a weight.
 pub fn to_host(weights: &DeviceDecoder) -> Result<HostDecoder, LocalModelError> {
     struct Fetch;
     impl Convert<Tensor<2>, Tensor<1>> for Fetch {
@@ -99,7 +99,7 @@ pub(crate) fn normalised<const D: usize>(x: Tensor<D>, weight: &Tensor<1>, epsil
     x / (mean + epsilon).sqrt() * weight.clone().unsqueeze()
 }
 
-/// `y = x Wᵀ + b`, and the adapter beside it.
+/// `y = x Wᵀ + b`, plus the output of the adapter, if there is one.
 pub(crate) fn project(projection: &Projection<Tensor<2>, Tensor<1>>, x: Tensor<3>) -> Tensor<3> {
     let plain = linear(x.clone(), projection.weight.clone(), projection.bias.clone());
     match &projection.adapter {
@@ -131,7 +131,7 @@ impl Network {
         Self { config, weights: to_device(host, device) }
     }
 
-    /// The same weights as leaves of another graph: what is tracked here is tracked there.
+    /// The same weights as leaves of another autodiff graph. The same ones are tracked.
     pub(crate) fn with_own_leaves(&self) -> Self {
         fn leaf<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
             let own = Tensor::from_inner(tensor.clone().inner());
@@ -141,12 +141,12 @@ impl Network {
         Self { config: self.config.clone(), weights }
     }
 
-    /// Where it is.
+    /// Its device.
     pub fn device(&self) -> Device {
         self.weights.embedding.device()
     }
 
-    /// What stands behind the last block, normalised: `[rows, length, width]`.
+    /// The normalised output of the last block: `[rows, length, width]`.
     pub fn hidden(&self, rows: &Rows) -> Tensor<3> {
         let rotary = Rotary::of(&self.config, rows, &self.device());
         let mut x = embedding(self.weights.embedding.clone(), rows.tokens.clone());
@@ -158,7 +158,7 @@ impl Network {
         normalised(x, &self.weights.norm, self.config.norm_epsilon)
     }
 
-    /// The head as `[width, vocabulary]`.
+    /// The output head as `[width, vocabulary]`.
     pub fn head(&self) -> Tensor<2> {
         match &self.weights.head {
             Some(head) => head.clone(),
@@ -166,7 +166,7 @@ impl Network {
         }
     }
 
-    /// Logits of every position: `[rows, length, vocabulary]`. For short texts: training works in chunks.
+    /// Logits of every position: `[rows, length, vocabulary]`. For short texts only; training computes them in chunks.
     pub fn logits(&self, rows: &Rows) -> Tensor<3> {
         linear(self.hidden(rows), self.head(), None)
     }

@@ -1,4 +1,4 @@
-//! Positions as rotations (Su et al. 2021), channel `i` paired with channel `i + head_width / 2`, as Hugging Face has it.
+//! Rotary position embeddings (Su et al. 2021). Channel `i` is paired with channel `i + head_width / 2`, as in Hugging Face.
 
 use super::Rows;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -14,12 +14,12 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Of the positions of some rows.
+    /// The angles of rows with these positions.
     pub fn of(config: &ModelConfig, rows: &Rows, device: &Device) -> Self {
         Self::at(config, &rows.positions, rows.shape, device)
     }
 
-    /// Of positions in rows of so many.
+    /// The angles of these positions, in rows of equal length.
     pub(super) fn at(config: &ModelConfig, positions: &[u32], shape: [usize; 2], device: &Device) -> Self {
         let frequencies = config.rotary_frequencies();
         let half = frequencies.len();
@@ -44,7 +44,7 @@ impl Rotary {
         }
     }
 
-    /// Turns queries or keys, `[rows, length, heads, head_width]`.
+    /// Rotates queries or keys, `[rows, length, heads, head_width]`.
     pub fn turn(&self, x: Tensor<4>) -> Tensor<4> {
         let half = x.dims()[3] / 2;
         let swapped = Tensor::cat(vec![x.clone().narrow(3, half, half), x.clone().narrow(3, 0, half)], 3);

@@ -1,38 +1,38 @@
-//! Sequences side by side: what a batch looks like to a device.
+//! The sequences of a batch as rows of tokens on a device.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 
-/// Added to a score that must not count: its share becomes exactly 0.
+/// Added to a masked score. Its softmax weight becomes exactly 0.
 pub(super) const MASKED: f32 = -1e30;
 
-/// Where a sequence lies.
+/// The place of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Its row.
     pub row: usize,
-    /// Where in the row it begins.
+    /// Its first position in the row.
     pub start: usize,
-    /// Its tokens.
+    /// Number of its tokens.
     pub length: usize,
 }
 
 /// Sequences in rows of equal length.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// Rows, and their length.
+    /// Number of rows, and their length.
     pub shape: [usize; 2],
-    /// `[rows, length]`; 0 where nothing lies.
+    /// The tokens: `[rows, length]`, with 0 as padding.
     pub tokens: Tensor<2, Int>,
     /// Positions in their sequences, row by row.
     pub positions: Vec<u32>,
     /// `[rows or 1, 1, length, length]`: 0 where the column may be seen from the row, [`MASKED`] elsewhere.
     pub bias: Tensor<4>,
-    /// Where each sequence lies, in the order they were given.
+    /// The place of each sequence, in the order of the input.
     pub places: Vec<Place>,
 }
 
 impl Rows {
-    /// One sequence a row, padded on the right.
+    /// One sequence per row, padded on the right.
     pub fn padded(sequences: &[&[u32]], device: &Device) -> Self {
         let length = sequences.iter().map(|tokens| tokens.len()).max().unwrap_or(0).max(1);
         let place = |(row, tokens): (usize, &&[u32])| Place { row, start: 0, length: tokens.len() };
@@ -40,7 +40,7 @@ impl Rows {
         Self::laid(sequences, places, [sequences.len().max(1), length], device)
     }
 
-    /// As many sequences behind each other as fit into `length`, the longest first. A sequence sees itself alone.
+    /// Packs as many sequences into each row as fit into `length`, the longest first. A sequence attends only to itself.
     pub fn packed(sequences: &[&[u32]], length: usize, device: &Device) -> Self {
         let mut order: Vec<usize> = (0..sequences.len()).collect();
         let of = |index: usize| sequences.get(index).map_or(0, |tokens| tokens.len());
@@ -66,7 +66,7 @@ impl Rows {
         let [count, length] = shape;
         let mut tokens = vec![0i32; count * length];
         let mut positions = vec![0u32; count * length];
-        // What lies nowhere sees itself alone, so that no row of shares is empty.
+        // Padding attends to itself, so that no softmax is empty.
         let mut owner = vec![0usize; count * length];
         for (number, (place, sequence)) in (1..).zip(places.iter().zip(sequences)) {
             let start = place.row * length + place.start;
@@ -81,14 +81,14 @@ impl Rows {
     }
 }
 
-/// Nobody sees what comes later. Padding behind a sequence is later than all of it.
+/// A causal mask. Padding after a sequence comes later than all its tokens, so it is masked as well.
 fn causal(length: usize, device: &Device) -> Tensor<4> {
     let bias: Vec<f32> =
         (0..length).flat_map(|row| (0..length).map(move |column| if column <= row { 0.0 } else { MASKED })).collect();
     Tensor::from_data(TensorData::new(bias, [1, 1, length, length]), device)
 }
 
-/// Nobody sees another sequence of the row either.
+/// A causal mask that also separates the sequences of a row.
 fn apart(owner: &[usize], [count, length]: [usize; 2], device: &Device) -> Tensor<4> {
     let mut bias = Vec::with_capacity(count * length * length);
     for owners in owner.chunks(length) {

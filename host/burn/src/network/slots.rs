@@ -1,18 +1,18 @@
-//! Keys and values of all sequences that one version of the weights has under way, in slots of equal size.
+//! Keys and values of all sequences that one version of the weights is generating, in slots of equal size.
 
 use burn::tensor::{Device, Tensor};
 use clawhost_model::ModelConfig;
 use clawhost_model::device::slot_capacity;
 
-/// Of one layer.
+/// The slots of one layer.
 #[derive(Debug)]
 pub(super) struct LayerSlots {
-    /// `[slots + 1, key_value_heads, capacity, head_width]`. The last is no sequence's: what fills a batch up is written there.
+    /// `[slots + 1, key_value_heads, capacity, head_width]`. Padding is written into the last slot, which belongs to no sequence.
     pub(super) key: Tensor<4>,
     pub(super) value: Tensor<4>,
 }
 
-/// Of all layers.
+/// The slots of all layers.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub(super) count: usize,
@@ -21,7 +21,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Makes room for so many slots of so many positions, keeping what they hold.
+    /// Grows to at least this number of slots and positions, and keeps the contents.
     pub(super) fn grow(&mut self, config: &ModelConfig, device: &Device, count: usize, positions: usize) {
         let count = count.next_power_of_two().max(self.count);
         let positions = slot_capacity(positions).max(self.capacity);
@@ -30,7 +30,7 @@ impl Slots {
         }
         let (heads, width) = (config.key_value_heads, config.head_width);
         let (was, held) = (self.count, self.capacity);
-        // Zeros: a share of exactly 0 of something that is no number would be none either.
+        // Zeros, because 0 times NaN is NaN: masked positions must hold finite numbers.
         let larger = |old: Option<Tensor<4>>| {
             let new = Tensor::<4>::zeros([count + 1, heads, positions, width], device);
             match old.filter(|_| was > 0) {
@@ -49,7 +49,7 @@ impl Slots {
         (self.count, self.capacity) = (count, positions);
     }
 
-    /// What one slot holds, into another.
+    /// Copies the contents of one slot to another.
     pub(super) fn copy(&mut self, from: usize, to: usize) {
         let copied = |tensor: &mut Tensor<4>| {
             let [_, heads, capacity, width] = tensor.dims();

@@ -1,4 +1,4 @@
-//! Answering on a device, with burn's processor device in its place: logits equal those of the processor path in every batch.
+//! Generation on burn's processor device: logits equal those of the processor path in every batch.
 
 use super::{DeviceModel, Network, Rows, values};
 use crate::BurnDevice;
@@ -17,7 +17,7 @@ fn pair(architecture: Architecture, context: usize) -> (CpuModel, DeviceModel) {
     (CpuModel::new(config, &host), device)
 }
 
-/// Logits behind the last token, by the processor.
+/// The processor's logits after the last token.
 fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     let mut cache = model.cache();
     let mut work = [Work::last(&mut cache, tokens)];
@@ -26,7 +26,7 @@ fn right(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     work.logits
 }
 
-/// Logits behind every token, by the processor.
+/// The processor's logits after every token.
 fn every(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
     let mut cache = model.cache();
     let mut work = [Work { cache: &mut cache, tokens, logits: Vec::new(), every: true }];
@@ -46,7 +46,7 @@ fn logits_equal_the_processors_for_all_lengths_and_batches() {
         let (cpu, device) = pair(architecture, 700);
         let lengths = [1, 2, 15, 16, 17, 63, 64, 65, 90, 3, 300, 600];
         let texts: Vec<Vec<u32>> = (0..).zip(lengths).map(|(salt, length)| text(length, salt)).collect();
-        // All begin at once, with what lies before their last five tokens.
+        // First all of them at once, without their last five tokens.
         let mut held: Vec<Slot> = texts.iter().map(|_| device.begin()).collect();
         let begin = |text: &[u32]| text.len().saturating_sub(5).max(1);
         let mut work: Vec<_> = held.iter_mut().zip(&texts).map(|(held, text)| (held, &text[..begin(text)])).collect();
@@ -54,7 +54,7 @@ fn logits_equal_the_processors_for_all_lengths_and_batches() {
         for (found, text) in found.iter().zip(&texts) {
             close(found, &right(&cpu, &text[..begin(text)]), &format!("{architecture:?} {}", text.len()));
         }
-        // The rest token by token, in changing company.
+        // Then token by token, in changing batches.
         for step in 0..5 {
             let mut work = Vec::new();
             let mut expect = Vec::new();
@@ -73,7 +73,7 @@ fn logits_equal_the_processors_for_all_lengths_and_batches() {
 }
 
 #[test]
-fn a_reused_slot_and_a_copied_slot_hold_their_own_sequence_alone() {
+fn a_reused_slot_and_a_copied_slot_hold_only_their_own_sequence() {
     let (cpu, device) = pair(Architecture::Qwen3, 128);
     let (one, other) = (text(70, 1), text(40, 2));
     let mut first = device.begin();
@@ -85,8 +85,8 @@ fn a_reused_slot_and_a_copied_slot_hold_their_own_sequence_alone() {
     assert_eq!(second.number(), 0, "the slot was given back");
     let longer = [&one[..60], &other].concat();
     let found = device.forward(&mut [(&mut second, &other), (&mut copy, &other)]).unwrap();
-    close(&found[0], &right(&cpu, &other), "in a used slot");
-    close(&found[1], &right(&cpu, &longer), "behind a copy");
+    close(&found[0], &right(&cpu, &other), "in a reused slot");
+    close(&found[1], &right(&cpu, &longer), "after a copied prefix");
     let (_, stranger) = pair(Architecture::Qwen3, 128);
     assert!(!stranger.knows(&copy));
 }
@@ -122,7 +122,7 @@ async fn an_engine_on_a_device_gives_the_answers_of_the_processor() {
     for one in asking {
         answers.push(one.await.unwrap());
     }
-    // Of a conversation that goes on, what is known is used.
+    // A continued conversation reuses its computed prefix.
     let mut longer = request(1);
     longer.prompt.extend(right.tokens.iter().map(|drawn| drawn.token));
     longer.prompt.push(3);

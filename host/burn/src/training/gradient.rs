@@ -1,15 +1,15 @@
-//! From sequences to log-probs, and from what a loss wants of each log-prob to gradients of weights.
+//! Log-probs of sequences, and the gradients of weights from the derivatives of a loss with respect to log-probs.
 //!
-//! Every loss of policy gradients depends on the weights only through the log-probs of the trained tokens. So a
-//! loss is plain arithmetic on those numbers, and what comes back is its derivative by each of them, `g`. The head is differentiated
-//! by hand, chunk by chunk, because logits of all tokens at once would be the largest tensor by far:
+//! Every policy-gradient loss depends on the weights only through the log-probs of the trained tokens. So a
+//! loss is a function of these numbers, and returns its derivative with respect to each of them, `g`. The output head is differentiated
+//! by hand, chunk by chunk, because the logits of all tokens at once would be by far the largest tensor:
 //!
 //! ```text
 //! dL/dlogits = g · (one-hot(token) - softmax) / temperature
 //! dL/dhidden = dL/dlogits · headᵀ        dL/dhead = hiddenᵀ · dL/dlogits
 //! ```
 //!
-//! Below the head burn differentiates `sum(hidden · dL/dhidden)`, which has the wanted gradient.
+//! For the layers below the head, burn differentiates `sum(hidden · dL/dhidden)`, which has the required gradient.
 
 use crate::network::{Network, Rows, values};
 use burn::tensor::activation::log_softmax;
@@ -18,10 +18,10 @@ use clawhost_model::train::{LossError, Sequence, TokenScores};
 use clawhost_model::{LocalModelError, Weight};
 use std::collections::BTreeMap;
 
-/// Rows of logits that are in memory at once.
+/// Number of rows of logits in memory at the same time.
 const CHUNK: usize = 4096;
 
-/// Gradients by the name of the weight. A copy shares their memory.
+/// Sums of gradients by the name of the weight. Copies share memory.
 #[derive(Debug, Clone, Default)]
 pub struct GradientSum {
     pub(super) of: BTreeMap<String, Weight<Tensor<2>, Tensor<1>>>,
@@ -54,7 +54,7 @@ impl GradientSum {
         }
     }
 
-    /// Waits until all of it is computed. A device reports a failure to the next read only: without this read, the failure would
+    /// Waits until the sum is computed. A device reports a failure only to the next read: without this read, the failure would
     /// appear in a later step.
     ///
     /// # Errors
@@ -76,13 +76,13 @@ impl GradientSum {
     }
 }
 
-/// Trained tokens of a batch: which hidden row foretells each, which token it is, and its temperature.
+/// The trained tokens of a batch: the hidden row that predicts each, its id, and its temperature.
 struct Targets {
-    /// Places in the flattened hidden rows.
+    /// Indices of the flattened hidden rows.
     places: Vec<i32>,
     tokens: Vec<i32>,
     scale: Vec<f32>,
-    /// Of each sequence.
+    /// Number of targets of each sequence.
     counts: Vec<usize>,
 }
 
@@ -117,7 +117,7 @@ fn indices(numbers: &[i32], device: &Device) -> Tensor<1, Int> {
     Tensor::from_data(TensorData::new(numbers.to_vec(), [numbers.len()]), device)
 }
 
-/// One piece of the head's work.
+/// One chunk of the head's computation.
 struct Piece {
     hidden: Tensor<2>,
     tokens: Tensor<2, Int>,
@@ -191,13 +191,13 @@ fn flat(hidden: Tensor<3>) -> Tensor<2> {
 /// Gradients of `loss`, which returns its derivative by each log-prob of these sequences. `network` has tracked weights.
 ///
 /// # Errors
-/// Those of the loss, or the device gives nothing back.
+/// Errors of the loss, or the device returns nothing.
 pub fn gradients(
     network: &Network,
     sequences: &[&Sequence],
     loss: impl FnOnce(&[TokenScores]) -> Result<Vec<Vec<f64>>, LossError>,
 ) -> Result<GradientSum, LossError> {
-    // Leaves of its own: others may differentiate the same weights at the same time.
+    // Separate leaves, because other threads may differentiate the same weights at the same time.
     let network = &network.with_own_leaves();
     let mut sum = GradientSum::default();
     let device = network.device();
@@ -209,7 +209,7 @@ pub fn gradients(
         return Ok(sum);
     }
     let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
-    // The head is done by hand, outside of burn's graph.
+    // The head is differentiated by hand, outside of burn's graph.
     let plain = hidden.clone().inner();
     let outside = plain.device();
     let head = network.head().inner();
@@ -223,7 +223,7 @@ pub fn gradients(
     for piece in &pieces {
         let weight = vector(wanted.next().unwrap_or_default().to_vec(), &outside).reshape([piece.length, 1]);
         let weight = weight * piece.scale.clone();
-        // g (one-hot - softmax): everywhere minus the share, and g more at the token.
+        // g (one-hot - softmax): minus g times the softmax everywhere, plus g at the token.
         let logits = (piece.log_shares(&head).exp() * weight.clone()).neg().scatter(
             1,
             piece.tokens.clone(),

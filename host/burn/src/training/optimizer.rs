@@ -1,7 +1,7 @@
 //! Muon and AdamW on a device: the rules of [`clawhost_model::train::Rule`].
 //!
-//! Muon makes the momentum of a matrix nearly orthogonal by Newton and Schulz's iteration. Matrices of one shape are stacked: a small
-//! model has dozens of them, and every operation on a device has a fixed cost.
+//! Muon makes the momentum of a matrix nearly orthogonal with the Newton-Schulz iteration. Matrices of equal shape are stacked, because a
+//! small model has dozens of them and every operation on a device has a fixed cost.
 
 use super::gradient::GradientSum;
 use crate::network::{DeviceDecoder, Network, values};
@@ -26,7 +26,7 @@ pub struct OptimizerState {
     pub(super) second: BTreeMap<String, Tensors>,
 }
 
-/// Length of all gradients together.
+/// The norm of all gradients together.
 ///
 /// # Errors
 /// One of them is not finite: the error names it.
@@ -45,7 +45,7 @@ fn norm(gradients: &GradientSum) -> Result<f64, LocalModelError> {
 }
 
 impl OptimizerState {
-    /// Takes one step down the gradients. Nothing changes where it fails: the new weights are returned, the old ones stay.
+    /// Takes one step of gradient descent. Returns the new weights and does not change the old ones, so a failure changes nothing.
     ///
     /// # Errors
     /// A gradient or a new weight is not finite.
@@ -73,7 +73,7 @@ impl OptimizerState {
                             Some(Weight::Matrix(momentum)) => momentum.mul_scalar(MOMENTUM) + gradient.clone(),
                             _ => gradient.clone(),
                         };
-                        // Nesterov's look ahead.
+                        // Nesterov momentum.
                         orthogonal.push((name.clone(), weight, gradient + momentum.clone().mul_scalar(MOMENTUM)));
                         next.first.insert(name, Weight::Matrix(momentum));
                     } else {
@@ -86,7 +86,7 @@ impl OptimizerState {
                     }
                 }
                 (Weight::Vector(weight), Weight::Vector(gradient)) => {
-                    // Norms and biases do not decay.
+                    // No weight decay for norms and biases.
                     let change = next.adam(&name, Weight::Vector(gradient.mul_scalar(shrink)), settings);
                     if let Weight::Vector(change) = change {
                         moved.insert(name, Weight::Vector(weight.clone().inner() - change.mul_scalar(rate)));
@@ -115,7 +115,7 @@ impl OptimizerState {
         Ok((weights, next, StepReport { gradient_norm, rate }))
     }
 
-    /// AdamW's direction: moments corrected for their beginning at 0.
+    /// The direction of AdamW, with bias-corrected moments.
     fn adam(&mut self, name: &str, gradient: Tensors, settings: &OptimizerSettings) -> Tensors {
         let [beta1, beta2] = [settings.beta1, settings.beta2];
         let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
@@ -149,7 +149,7 @@ fn tracked<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     Tensor::from_inner(tensor).require_grad()
 }
 
-/// Refuses weights that are no numbers.
+/// Refuses weights that are not finite.
 fn check(moved: &BTreeMap<String, Tensors>) -> Result<(), LocalModelError> {
     let sums = moved.values().map(|weight| match weight {
         Weight::Matrix(matrix) => matrix.clone().abs().sum(),
@@ -169,7 +169,7 @@ fn check(moved: &BTreeMap<String, Tensors>) -> Result<(), LocalModelError> {
 
 type Named = (String, Tensor<2>, Tensor<2>);
 
-/// Replaces the last of each by the nearest matrix whose singular values are about 1; all of one shape at once.
+/// Replaces each momentum by the nearest matrix with singular values of about 1. Matrices of equal shape are computed together.
 fn orthogonalised(matrices: Vec<Named>) -> Vec<Named> {
     let mut by_shape: BTreeMap<[usize; 2], Vec<(Named, bool)>> = BTreeMap::new();
     for (name, weight, momentum) in matrices {
@@ -191,7 +191,7 @@ fn orthogonalised(matrices: Vec<Named>) -> Vec<Named> {
     done
 }
 
-/// `[count, rows, columns]`, rows at most columns.
+/// The Newton-Schulz iteration on `[count, rows, columns]`, with no more rows than columns.
 fn newton_schulz(x: Tensor<3>) -> Tensor<3> {
     let norm = x.clone().square().sum_dim(2).sum_dim(1).sqrt() + TINY;
     let mut x = x / norm;

@@ -1,4 +1,4 @@
-//! Training on burn's processor device gives what the processor path gives.
+//! Training on burn's processor device gives the results of the processor path.
 
 use crate::BurnDevice;
 use crate::testing::{config, likelihood, sequences, total};
@@ -12,7 +12,7 @@ fn device() -> ComputeDevice {
     ComputeDevice::accelerator(Arc::new(BurnDevice::processor()))
 }
 
-/// Random vectors where fresh models have zeros and ones, and adapters that do something.
+/// Random vectors instead of the zeros and ones of new models, and adapters that have an effect.
 fn lively(config: &ModelConfig, adapters: bool) -> HostDecoder {
     let noise = |length: usize, salt: usize| -> Vec<f32> {
         (0..length).map(|place| ((place * 37 + salt * 101 + 13) % 97) as f32 / 97.0 - 0.5).collect()
@@ -54,7 +54,7 @@ fn close(one: &BTreeMap<String, Vec<f32>>, other: &BTreeMap<String, Vec<f32>>, m
 #[test]
 fn scores_gradients_and_steps_equal_those_of_the_processor() {
     let mut texts = sequences();
-    // Longer than what is computed at once, and one of which nothing is trained.
+    // Sequences that need several chunks of the head, and one without trained tokens.
     let long: Vec<u32> = (0..75).map(|place| (place * 29 + 7) % 61).collect();
     texts.push(
         Sequence::new(long.clone(), &long.iter().map(|token| token % 3 == 1 && *token != 7).collect::<Vec<_>>(), 1.3)
@@ -92,7 +92,7 @@ fn scores_gradients_and_steps_equal_those_of_the_processor() {
                 };
                 close(&flat(&here), &flat(&there), 1e-4, &what);
             }
-            // Each reads the snapshot of the other.
+            // Each trainer reads the other's snapshot.
             here.restore(&there.to_bytes().unwrap()).unwrap();
             assert!(here.to_bytes().unwrap() == there.to_bytes().unwrap());
         }
@@ -100,12 +100,12 @@ fn scores_gradients_and_steps_equal_those_of_the_processor() {
 }
 
 #[test]
-fn a_gradient_depends_on_how_a_batch_is_cut_by_rounding_alone() {
+fn the_division_of_a_batch_changes_a_gradient_only_by_rounding() {
     let config = Arc::new(config(Architecture::Qwen3));
     let host = initial(&config, 3);
     let sequences = sequences();
-    // One call for each cut adds up to the same step. Those of one call lie in memory together: on a device each is padded to the
-    // longest beside it.
+    // Several calls add up to the same step. The sequences of one call are computed together: on a device each is padded to the
+    // longest of them.
     let gradients = |calls: &[Vec<&[Sequence]>]| {
         let settings = OptimizerSettings { rule: Rule::AdamW, ..OptimizerSettings::default() };
         let schedule = Schedule::constant(1e-3);

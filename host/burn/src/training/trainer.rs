@@ -14,24 +14,24 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tokens of one pass, padding too: what is in memory for the way back grows with them.
+/// Tokens of one pass, including padding. The memory for the backward pass grows with them.
 const TOKENS: usize = 16_384;
-/// Pieces of a step that are computed at the same time, each on a thread of its own: much of what burn does on a processor
-/// is done by one thread. A constant, because a sum of four parts is not, bit for bit, one of two.
+/// Number of concurrent pieces of a step, each on its own thread, because burn computes many operations on a processor with one
+/// thread. It is a constant, because a sum of four parts differs in its last bits from a sum of two.
 const AT_ONCE: usize = 4;
 
-/// How much is in memory at the same time: all that is wanted, and less once a device had no room for that.
+/// The amount of work in memory at the same time. It is reduced when the device runs out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Share {
     passes: usize,
-    /// Of one pass.
+    /// Tokens of one pass.
     tokens: usize,
 }
 
 impl Share {
     const WHOLE: Self = Self { passes: AT_ONCE, tokens: TOKENS };
 
-    /// Passes one at a time first, because that changes no sum; then shorter ones.
+    /// First reduces to one pass at a time, which changes no sum; then to shorter passes.
     fn smaller(self) -> Option<Self> {
         match self {
             Self { passes: 2.., .. } => Some(Self { passes: 1, ..self }),
@@ -45,7 +45,7 @@ impl Share {
         pieces(units, rows.div_ceil(AT_ONCE).max(1), |rows, _, longest| rows * longest > self.tokens)
     }
 
-    /// The largest smaller one that computes these in another way.
+    /// The largest smaller share with which these units are computed differently.
     fn smaller_for(self, units: &[&[Sequence]]) -> Option<Self> {
         let now = self.pieces(units).len();
         std::iter::successors(self.smaller(), |share| share.smaller())
@@ -63,7 +63,7 @@ pub struct DeviceTrainer {
 }
 
 impl DeviceTrainer {
-    /// Copies weights to a device; those that learn are tracked.
+    /// Copies weights to a device. Trained weights are tracked.
     pub fn new(config: Arc<ModelConfig>, host: &HostDecoder, device: &Device, trained: Trained) -> Self {
         let plain = Network::new(config, host, &device.clone().autodiff());
         let weights = plain.weights.map(
@@ -75,12 +75,12 @@ impl DeviceTrainer {
         Self { network, state: OptimizerState::default(), pending: GradientSum::default(), share }
     }
 
-    /// Computes something of these units. Where the device has no room for it, again with a smaller share, from then on; a unit stays
-    /// whole, and one that has no room by itself ends it as burn says so, in a panic.
+    /// Runs a computation on these units. If the device runs out of memory, repeats it with a smaller share, which later calls use as well.
+    /// Units are never divided. If a single unit does not fit, burn's panic continues.
     fn with_room<T>(&self, units: &[&[Sequence]], run: impl Fn(Share) -> T) -> T {
         loop {
             let share = *self.share.lock().unwrap_or_else(PoisonError::into_inner);
-            // Unwinding is safe: what was under way is dropped, and begun anew.
+            // Unwinding is safe: the partial result is dropped, and the computation begins again.
             let panic = match catch_unwind(AssertUnwindSafe(|| run(share))) {
                 Ok(done) => return done,
                 Err(panic) => panic,
@@ -153,7 +153,7 @@ impl AcceleratedTrainer for DeviceTrainer {
         self.scores_of(&self.network.weights.without_adapters(), sequences)
     }
 
-    /// Pieces are computed at the same time and added in order.
+    /// Pieces are computed concurrently and added in order.
     fn accumulate(&mut self, units: &[&[Sequence]], loss: &PieceLoss<'_>) -> Result<Vec<usize>, LossError> {
         let before = std::mem::take(&mut self.pending);
         let (sum, added) = self.with_room(units, |share| self.add_up(before.clone(), share, units, loss))?;
@@ -189,7 +189,7 @@ impl AcceleratedTrainer for DeviceTrainer {
     }
 
     fn state(&self) -> Result<TrainerState<'static>, LocalModelError> {
-        // Beside an adapter nothing changes.
+        // If an adapter learns, the base weights do not change.
         let inner = |weight| match weight {
             Weight::Matrix(matrix) => Tensor::is_require_grad(&matrix).then(|| Weight::Matrix(Tensor::inner(matrix))),
             Weight::Vector(vector) => Tensor::is_require_grad(&vector).then(|| Weight::Vector(Tensor::inner(vector))),
@@ -220,7 +220,7 @@ impl AcceleratedTrainer for DeviceTrainer {
     }
 }
 
-/// From the device to the host, where a matrix is `[out, in]`.
+/// Copies from the device to the host, where a matrix is `[out, in]`.
 fn plain(name: &str, tensor: &Tensors) -> Result<HostTensor<'static>, LocalModelError> {
     let matrix = match tensor {
         Weight::Vector(vector) => {
@@ -235,7 +235,7 @@ fn plain(name: &str, tensor: &Tensors) -> Result<HostTensor<'static>, LocalModel
     })
 }
 
-/// The other way.
+/// Copies from the host to the device.
 fn tensors(name: &str, plain: HostTensor<'_>, device: &Device) -> Result<Tensors, LocalModelError> {
     let HostTensor { shape, values } = plain;
     match shape.as_slice() {
@@ -251,7 +251,7 @@ fn tensors(name: &str, plain: HostTensor<'_>, device: &Device) -> Result<Tensors
     }
 }
 
-/// Weights by name, in the place of those of the same shape.
+/// Replaces weights by name with tensors of the same shape.
 struct Replace<'a>(&'a BTreeMap<String, Tensors>);
 
 impl Convert<Tensor<2>, Tensor<1>> for Replace<'_> {

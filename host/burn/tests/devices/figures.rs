@@ -1,12 +1,13 @@
-//! How fast a device answers and learns. Ignored as tests: `cargo xtask gpu-check` runs them beside PyTorch, one per process.
+//! Measures how fast a device generates and learns. They are ignored tests. The bundle of `cargo xtask gpu-check` runs each in its own
+//! process, and compares with PyTorch.
 //!
-//! Every round prints one line as soon as it is over, so that a process that is stopped has said what it knows:
+//! Every round prints one line when it ends, so that the results of a stopped process are not lost:
 //!
 //! ```text
 //! figure: {"figure":"decode","model":"small","batch":1,"round":0,"tokens":64,"seconds":0.5}
 //! ```
 //!
-//! Round 0 compiles kernels, and no median takes it. `CLAWHOST_FIGURES_MODEL` is `small` (11 M weights, the default) or `qwen3-0.6b` (the
+//! Round 0 compiles kernels, and medians exclude it. `CLAWHOST_FIGURES_MODEL` is `small` (11 M weights, the default) or `qwen3-0.6b` (the
 //! shape of Qwen3-0.6B), with weights from a seed. `CLAWHOST_FIGURES_ROUNDS` is the number of rounds after round 0.
 
 use super::{Tested, likelihood, tested};
@@ -17,14 +18,14 @@ use clawhost_model::{Architecture, HostDecoder, ModelConfig, RotaryScaling, init
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Tokens of a prompt, and tokens that are generated behind it.
+/// Tokens of a prompt, and tokens that are generated after it.
 const PROMPT: u32 = 32;
 const ANSWER: usize = 64;
-/// Texts of a training step, and tokens of each.
+/// Number of texts in a training step, and tokens of each.
 const TEXTS: u32 = 8;
 const LENGTH: u32 = 256;
 
-/// The same as in `host/model/benches/training.rs` and `tests/torch/bench.py`.
+/// The same model as in `host/model/benches/training.rs` and `tests/torch/bench.py`.
 fn small() -> ModelConfig {
     ModelConfig {
         architecture: Architecture::Qwen3,
@@ -63,7 +64,7 @@ fn qwen3() -> ModelConfig {
     }
 }
 
-/// The model that is asked for, its name, and the number of rounds.
+/// The requested model, its name, and the number of rounds.
 struct Measured {
     name: String,
     config: Arc<ModelConfig>,
@@ -143,7 +144,7 @@ fn figures_of_training() {
     for round in 0..=measured.rounds {
         let began = Instant::now();
         compute.guarded(|| trainer.accumulate(&units, &loss)).flatten().unwrap();
-        // Returns the length of the gradient, which is read back. What is left of the step is waited for in the next round.
+        // Returns the norm of the gradient, which waits for it. The rest of the step is waited for in the next round.
         trainer.step().unwrap().unwrap();
         measured.report("train", TEXTS as usize, round, (TEXTS * LENGTH) as usize, began);
     }

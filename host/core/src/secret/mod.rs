@@ -1,7 +1,7 @@
-//! Secrets: never shown, and scrubbed from every text that comes back from outside.
+//! Secrets: never shown, and scrubbed from every text that is received from outside.
 //!
-//! An endpoint may quote the key that it was sent: in an answer, in an error, in any encoding. [`Secrets::scrub`] finds a key as
-//! it is and in any case, with the escapes of JSON, URLs and HTML, and as hexadecimal digits and Base64.
+//! An endpoint may quote the key that it received: in an answer or an error, and in any encoding. [`Secrets::scrub`] finds a key
+//! in upper and lower case, with the escapes of JSON, URLs and HTML, and as hexadecimal digits and Base64.
 
 mod spelling;
 mod stream;
@@ -17,35 +17,35 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Shortest key that is scrubbed, in characters. Shorter ones would be found in texts that have nothing to do with them.
+/// Shortest key that is scrubbed, in characters. Shorter ones could occur in unrelated texts.
 pub const SHORTEST_SCRUBBED: usize = 12;
-/// Stands where a key was.
+/// The replacement of a key.
 pub const SCRUBBED: &str = "[key]";
-/// Base64 writes three bytes as four characters, so a key can begin at three places.
+/// Base64 encodes three bytes as four characters, so a key has three possible alignments.
 const ALIGNMENTS: usize = 3;
 
-/// A key. Its `Debug` output is dots.
+/// A key. Its `Debug` output does not contain it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// A key from a text, without surrounding white space; none if it is empty.
+    /// A key from a text, without surrounding white space. `None`: the text is empty.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty()).then(|| Self(text.into()))
     }
 
-    /// The key itself. For a request to the endpoint that it belongs to, and for nothing else.
+    /// The key itself. Only for requests to its endpoint.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is scrubbed from texts. Short keys and placeholders (`EMPTY`, `none`) are not: no one keeps them secret, and
-    /// they would be found everywhere.
+    /// Whether it is scrubbed from texts. Short keys and placeholders (`EMPTY`, `none`) are not, because they are not secret and
+    /// occur in unrelated texts.
     pub fn is_scrubbed(&self) -> bool {
         let mut characters = self.0.chars();
         let first = characters.next();
-        // A row of one character is a placeholder of any length.
+        // A repeated character is a placeholder, at any length.
         self.0.chars().count() >= SHORTEST_SCRUBBED && characters.any(|one| Some(one) != first)
     }
 
@@ -71,11 +71,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The characters of Base64 that a key alone decides, with so many bytes in front of it.
+/// The characters of Base64 that depend only on the key, with `before` other bytes before it.
 fn base64_within(key: &[u8], before: usize) -> Vec<u8> {
     let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(key.iter().copied()).collect();
     let written = STANDARD_NO_PAD.encode(&bytes).into_bytes();
-    // A character has 6 bits: those that share bits with what stands before or behind are not decided by the key.
+    // A character has 6 bits. Characters that share bits with other bytes before or after the key are left out.
     let first = (before * 8).div_ceil(6);
     let last = bytes.len() * 8 / 6;
     written.get(first..last).unwrap_or_default().to_vec()
@@ -89,7 +89,7 @@ fn url_safe(byte: u8) -> u8 {
     }
 }
 
-/// Secrets to be scrubbed from texts. Cheap to clone.
+/// Secrets that are scrubbed from texts. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Secrets(Arc<[Spelling]>);
 
@@ -100,22 +100,22 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// All of them that are scrubbed: see [`Secret::is_scrubbed`].
+    /// Those of the secrets that are scrubbed: see [`Secret::is_scrubbed`].
     pub fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         Self(secrets.into_iter().filter(|secret| secret.is_scrubbed()).flat_map(Secret::spellings).collect())
     }
 
-    /// Whether there are none.
+    /// Whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the text spells one.
+    /// Whether the text contains one, in any supported encoding.
     pub fn are_in(&self, text: &str) -> bool {
         self.next(text, 0).is_some()
     }
 
-    /// The text with [`SCRUBBED`] where it spells one.
+    /// The text with [`SCRUBBED`] in place of each secret.
     pub fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let (mut clean, mut from) = (String::new(), 0);
         while let Some((start, end)) = self.next(text, from) {
@@ -136,7 +136,7 @@ impl Secrets {
         }
     }
 
-    /// The first secret from a place on: where it begins and ends.
+    /// The start and end of the first secret at or after a position.
     fn next(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         self.places(text, from).find_map(|(place, found)| match found {
             Found::Whole(end) => Some((place, end)),
@@ -144,7 +144,7 @@ impl Secrets {
         })
     }
 
-    /// Every place where a secret is, or may begin.
+    /// Every position at which a secret occurs, or may begin.
     fn places<'a>(&'a self, text: &'a str, from: usize) -> impl Iterator<Item = (usize, Found)> + 'a {
         let bytes = text.as_bytes();
         let begins = |byte: u8| self.0.iter().any(|spelling| spelling.begins_with(byte));
@@ -168,7 +168,7 @@ impl Secrets {
         })
     }
 
-    /// What of the text is decided, scrubbed; what is not; and whether a secret was in it.
+    /// Splits a text into the scrubbed part that later text cannot change, and the undecided rest. Also returns whether a secret was found.
     fn split(&self, text: &str) -> (String, String, bool) {
         let (mut from, mut clean, mut found) = (0, String::new(), false);
         while let Some((start, end)) = self.next(text, from) {

@@ -1,18 +1,18 @@
-//! How a text can spell a secret: as it is, in any case, and with the escapes of JSON, URLs and HTML, also nested.
+//! The ways in which a text can contain a secret: in any case, and with the escapes of JSON, URLs and HTML, also nested.
 
-/// Most backslashes in front of an escaped character: JSON inside JSON doubles them each time.
+/// Largest number of backslashes before an escaped character: every nesting of JSON in JSON doubles them.
 const BACKSLASHES: usize = 16;
-/// Most repetitions of `25` in a percent escape, which is itself escaped each time.
+/// Largest number of repeated `25` in a percent escape: every nested escaping adds one.
 const PERCENTS: usize = 4;
-/// Most leading zeros of a number in an escape.
+/// Largest number of leading zeros of a number in an escape.
 const ZEROS: usize = 8;
-/// Most digits of a character's number behind its zeros: all of ASCII.
+/// Largest number of digits of a character's number after its zeros: enough for ASCII.
 const DIGITS: usize = 3;
-/// An ampersand in HTML, behind its own ampersand.
+/// The HTML escape of an ampersand, without its first character.
 const AMPERSAND: &[u8] = b"amp;";
-/// Most bytes of ampersands that are escaped again and again.
+/// Largest number of bytes of a repeatedly escaped ampersand.
 const LONGEST_AMPERSAND: usize = 1 + 4 * PERCENTS;
-/// Named characters of HTML that keys contain.
+/// Named character references of HTML for characters that occur in keys.
 const NAMED: [(&[u8], u8); 16] = [
     (b"amp", b'&'),
     (b"colon", b':'),
@@ -39,37 +39,37 @@ pub(super) struct Spelling {
     is_case_exact: bool,
 }
 
-/// What is found at a place of a text.
+/// The result of a search at one position of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The secret, up to this place.
+    /// The secret, which ends at this position.
     Whole(usize),
-    /// What may be its beginning: the text ends first.
+    /// A possible beginning of the secret: the text ends before it is complete.
     Beginning,
-    /// Something else.
+    /// No secret.
     Nothing,
 }
 
-/// What the text may say at a place.
+/// A way to decode the text at one position.
 enum Reading {
-    /// This byte, up to this place.
+    /// This byte, whose encoding ends at this position.
     Byte(u8, usize),
     /// An escape that is cut off by the end of the text.
     Cut,
 }
 
 impl Spelling {
-    /// These bytes in any case.
+    /// These bytes, ignoring case.
     pub(super) fn any_case(bytes: Vec<u8>) -> Self {
         Self { bytes, is_case_exact: false }
     }
 
-    /// These bytes exactly.
+    /// These bytes with exact case.
     pub(super) fn exact(bytes: Vec<u8>) -> Self {
         Self { bytes, is_case_exact: true }
     }
 
-    /// Bytes with which a text that spells this can begin.
+    /// Whether an encoding of this secret can begin with this byte.
     pub(super) fn begins_with(&self, byte: u8) -> bool {
         matches!(byte, b'\\' | b'%' | b'&') || self.bytes.first().is_some_and(|first| self.is(*first, byte))
     }
@@ -78,9 +78,9 @@ impl Spelling {
         wanted == found || (!self.is_case_exact && wanted.eq_ignore_ascii_case(&found))
     }
 
-    /// What is at a place of the text.
+    /// Searches at one position of the text.
     pub(super) fn at(&self, text: &[u8], place: usize) -> Found {
-        // Every place that the bytes so far can lead to: an escape may also stand for itself.
+        // Every possible position after the bytes so far. There may be several, because an escape may also be literal text.
         let mut places = vec![place];
         let mut is_cut = false;
         for wanted in &self.bytes {
@@ -107,7 +107,7 @@ impl Spelling {
     }
 }
 
-/// Everything that the text may say at a place: the byte itself, and what it escapes.
+/// All ways to decode the text at one position: the literal byte, and the decoded escape.
 fn readings(text: &[u8], place: usize) -> Vec<Reading> {
     let rest = text.get(place..).unwrap_or_default();
     let Some(first) = rest.first() else { return Vec::new() };
@@ -123,11 +123,11 @@ fn readings(text: &[u8], place: usize) -> Vec<Reading> {
     found
 }
 
-/// What an escape may stand for.
+/// A decoded escape.
 struct Escape {
-    /// A byte, with the length of the escape.
+    /// The decoded byte, and the length of the escape.
     byte: Option<(u8, usize)>,
-    /// Whether the text ends before the escape may do.
+    /// Whether the text may end inside the escape.
     is_cut: bool,
 }
 
@@ -140,12 +140,12 @@ impl Escape {
     }
 }
 
-/// How many of these bytes the text begins with, at most so many.
+/// The number of repetitions of this byte at the beginning of the text, up to a limit.
 fn run(text: &[u8], byte: u8, most: usize) -> usize {
     text.iter().take(most).take_while(|found| **found == byte).count()
 }
 
-/// A number of exactly so many digits, or of any; so many bytes of the escape stand before it.
+/// Decodes a number, with exactly this number of digits if given. `before`: number of bytes of the escape before it.
 fn number(text: &[u8], radix: u32, exactly: Option<usize>, before: usize) -> Escape {
     let most = exactly.unwrap_or_else(|| run(text, b'0', ZEROS) + DIGITS);
     let digits: Vec<u32> = text.iter().take(most).map_while(|byte| char::from(*byte).to_digit(radix)).collect();
@@ -156,7 +156,7 @@ fn number(text: &[u8], radix: u32, exactly: Option<usize>, before: usize) -> Esc
     Escape { byte: byte.map(|byte| (byte, before + digits.len())), is_cut }
 }
 
-/// `\/`, `\u002f`, `\u{2f}` and `\x2f`, behind any number of backslashes.
+/// `\/`, `\u002f`, `\u{2f}` and `\x2f`, with any number of backslashes.
 fn backslash(text: &[u8]) -> Escape {
     let slashes = run(text, b'\\', BACKSLASHES);
     match text.get(slashes..).unwrap_or_default() {
@@ -188,15 +188,15 @@ fn percent(text: &[u8]) -> Escape {
     }
     let escape = number(text.get(before..).unwrap_or_default(), 16, Some(2), before);
     match escape {
-        // `%25` and then no digits: a percent sign.
+        // `%25` without further digits is a percent sign.
         Escape { byte: None, is_cut: false } if before > 1 => Escape::of(b'%', before),
         escape => escape,
     }
 }
 
-/// `&#47;`, `&#x2f;` and `&sol;`; browsers read the numbers without the semicolon as well.
+/// `&#47;`, `&#x2f;` and `&sol;`. Browsers also accept numbers without the semicolon.
 fn entity(text: &[u8]) -> Escape {
-    // `&` itself may be written as `&amp;`, once for each time that the text was escaped.
+    // `&` itself may be escaped as `&amp;`, repeatedly if the text was escaped several times.
     let mut start = 1;
     while text.get(start..).is_some_and(|rest| rest.starts_with(AMPERSAND)) && start < LONGEST_AMPERSAND {
         start += AMPERSAND.len();
@@ -217,6 +217,6 @@ fn entity(text: &[u8]) -> Escape {
         (after.first() == Some(&b';')).then_some((*byte, start + name.len() + 1))
     });
     let is_cut = numbered.is_cut || AMPERSAND.starts_with(rest) || NAMED.iter().any(|(name, _)| name.starts_with(rest));
-    // `&amp;` alone is an ampersand: the loop above has passed over it.
+    // If only `&amp;` was found, which the loop above skipped, it is an ampersand.
     Escape { byte: named.or((start > 1).then_some((b'&', start))), is_cut }
 }

@@ -1,8 +1,8 @@
-//! Text that arrives in fragments, without secrets.
+//! Scrubs secrets from text that arrives in fragments.
 
 use super::Secrets;
 
-/// Scrubs secrets from text that arrives in fragments. What may be the beginning of one is held back until it is decided.
+/// Scrubs secrets from text that arrives in fragments. A possible beginning of a secret is held back until more text decides.
 #[derive(Debug, Default)]
 pub struct ScrubbedText {
     held: String,
@@ -10,7 +10,7 @@ pub struct ScrubbedText {
 }
 
 impl ScrubbedText {
-    /// Takes a fragment; gives what may be passed on.
+    /// Adds a fragment. Returns the text that may be passed on.
     pub fn push(&mut self, secrets: &Secrets, more: &str) -> String {
         if secrets.is_empty() {
             return more.to_owned();
@@ -22,7 +22,7 @@ impl ScrubbedText {
         passed
     }
 
-    /// The text is over: what was held back is no secret. Cut-off beginnings are passed on.
+    /// Ends the text. Returns what was held back: the beginning of a secret that was cut off is passed on.
     pub fn rest(&mut self) -> String {
         std::mem::take(&mut self.held)
     }

@@ -1,4 +1,4 @@
-//! No encoding of a key comes through.
+//! Every encoding of a key is scrubbed.
 
 use super::*;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -67,7 +67,7 @@ fn a_fragmented_key_is_found() {
     assert_eq!(open.push(&Secrets::default(), "sk-sk-123456"), "sk-sk-123456");
 }
 
-/// One character of a key, written in one of many ways.
+/// One character of a key in one of many encodings.
 fn written(byte: u8, way: u8) -> String {
     let character = char::from(byte);
     match way {
@@ -106,7 +106,7 @@ fn fragments(text: &str, lengths: &[usize]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn no_mixture_of_escapes_comes_through_in_any_fragments(
+    fn every_mixture_of_escapes_is_scrubbed_in_any_fragments(
         key in keys(),
         ways in prop::collection::vec(0_u8..24, 60),
         lengths in prop::collection::vec(0_usize..9, 0..40),
@@ -121,12 +121,12 @@ proptest! {
         let mut passed: String =
             fragments(&text, &lengths).iter().map(|fragment| stream.push(&secrets, fragment)).collect();
         passed.push_str(&stream.rest());
-        // The semicolon of a last character's number may come when the key has been scrubbed.
+        // The semicolon after the last character's number may arrive after the key was scrubbed.
         prop_assert_eq!(passed.replace(';', ""), clean.replace(';', ""));
     }
 
     #[test]
-    fn no_hexadecimal_or_base64_form_comes_through(
+    fn every_hexadecimal_and_base64_form_is_scrubbed(
         key in keys(),
         (before, after) in ("[ -~]{0,5}", "[ -~]{0,5}"),
     ) {
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_and_what_holds_no_key_stays_as_it_is(text in any::<String>()) {
+    fn texts_without_keys_are_unchanged(text in any::<String>()) {
         let secrets = secrets();
         if !secrets.are_in(&text) {
             prop_assert_eq!(secrets.scrub(&text), text.as_str());

@@ -114,13 +114,13 @@ proptest! {
         for (level, line) in lines {
             done(state.write(level, line)).unwrap();
         }
-        prop_assert_eq!(state.call.host_calls, 0, "a line is never charged");
+        prop_assert_eq!(state.call.host_calls, 0, "log lines do not count as host calls");
         let last_error = state.log().last_error().map(str::to_owned);
         let kept = state.log().take();
         let counted = kept.last().and_then(|line| line.strip_prefix("host: suppressed ")).map(str::to_owned);
         let suppressed: usize = counted.map_or(0, |rest| rest.split(' ').next().unwrap().parse().unwrap());
         let lines = &kept[..kept.len() - usize::from(suppressed > 0)];
-        prop_assert_eq!(lines.len() + suppressed, count, "none is lost without being counted");
+        prop_assert_eq!(lines.len() + suppressed, count, "every dropped line is counted");
         prop_assert!(lines.len() <= 20);
         // A line may end with one escaped character and an ellipsis more.
         prop_assert!(lines.iter().all(|line| line.len() <= 100 + "trace: ".len() + 16));
@@ -160,7 +160,7 @@ proptest! {
         }
         for key in done(state.keys(String::new(), u32::MAX)).unwrap().unwrap_or_default() {
             let value = done(state.get(key.clone())).unwrap().unwrap().unwrap();
-            prop_assert!(done(state.set(key, value)).unwrap().is_ok(), "what is there may be written again");
+            prop_assert!(done(state.set(key, value)).unwrap().is_ok(), "a stored value may be written again");
         }
         let kept = state.notes.take_writes();
         prop_assert!(kept.len() <= 8, "deletions are kept too, and count");
@@ -279,7 +279,7 @@ proptest! {
                 prop_assert_eq!(named(&error), (FailureKind::Trap, code::TRAP));
             }
         }
-        prop_assert!(state.id(episode()).is_err(), "it was given back");
+        prop_assert!(state.id(episode()).is_err(), "its handle was dropped");
     }
 }
 
@@ -427,7 +427,7 @@ fn endless_sleeps_fill_the_table_and_saturate_the_clock() {
     assert_eq!(state.now().unwrap(), u64::MAX);
     assert_eq!(wall_clock::Host::now(&mut state).unwrap().seconds, 1_577_836_800 + u64::MAX / 1_000_000_000);
     state.clock = VirtualClock::default();
-    assert_eq!(state.now().unwrap(), 1000, "time passes by reading it");
+    assert_eq!(state.now().unwrap(), 1000, "each reading advances the clock");
 }
 
 #[test]

@@ -1,33 +1,33 @@
 //! Arguments of a tool, drawn from its JSON Schema.
 //!
-//! Drawn are: `const`, `enum`, booleans, null, whole and decimal numbers in their range, arrays, objects with all that they require, and one
-//! of the schemas of `anyOf` and `oneOf`. A string is the value of a fact that was shown: one whose name shares a word with
-//! the property's name (`order_id` takes `order`), or else any. `pattern`, `format`, `$ref` and `allOf` are not followed.
+//! Supported are `const`, `enum`, booleans, null, integers and other numbers in their range, arrays, objects with their required
+//! properties, `anyOf` and `oneOf`. A string is the value of a fact in the conversation: one whose name shares a word with the
+//! property's name (`order_id` matches `order`), or else any. `pattern`, `format`, `$ref` and `allOf` are ignored.
 
 use super::chance::Chance;
 use clawhost_core::Facts;
 use serde_json::{Map, Number, Value};
 
-/// Schemas inside schemas that are followed: above any readable schema, below the stack.
+/// Largest nesting of schemas: more than any readable schema has, and less than the stack allows.
 const DEPTH: usize = 16;
-/// The span of a number's range that has an open end.
+/// The width of a number's range if it lacks a limit.
 const SPAN: i64 = 100;
-/// Most items of an array that sets no limit, and of one that asks for more: each item costs a draw.
+/// Largest number of items of an array without a limit, and of any array: each item costs a draw.
 const FEW_ITEMS: u64 = 3;
 const MOST_ITEMS: u64 = 32;
-/// Steps into which a range of decimal numbers is divided.
+/// Number of steps into which the range of a non-integer number is divided.
 const STEPS: i64 = 1_000_000;
-/// Words of a property's name that say nothing about what it is.
+/// Words in names of properties that do not describe the property.
 const EMPTY_WORDS: [&str; 5] = ["id", "ids", "name", "number", "value"];
 
-/// What arguments are drawn from.
+/// The source of drawn arguments: the known facts, and the random draws.
 pub(crate) struct Drawing<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) chance: &'a mut Chance,
 }
 
 impl Drawing<'_> {
-    /// The arguments of a call: a JSON object. A schema that cannot be read has none.
+    /// The arguments of a call: a JSON object. It is empty if the schema cannot be parsed.
     pub(crate) fn arguments(&mut self, schema: &str) -> String {
         let schema: Value = serde_json::from_str(schema).unwrap_or_default();
         Value::Object(self.object(&schema, DEPTH)).to_string()
@@ -62,7 +62,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// All properties that are required, and each other one half of the time.
+    /// All required properties, and each optional one with probability 1/2.
     fn object(&mut self, schema: &Value, depth: usize) -> Map<String, Value> {
         let mut drawn = Map::new();
         let required: Vec<&str> =
@@ -87,7 +87,7 @@ impl Drawing<'_> {
 
     fn whole(&mut self, schema: &Value) -> i64 {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
-        // A conversion of a float ends at the ends of the type.
+        // Conversions from floats saturate.
         let low = bound("minimum").map(|low| low.ceil() as i64);
         let low = low.or_else(|| bound("exclusiveMinimum").map(|low| (low.floor() as i64).saturating_add(1)));
         let high = bound("maximum").map(|high| high.floor() as i64);
@@ -118,7 +118,7 @@ impl Drawing<'_> {
             (None, Some(high)) => (high - span, high),
             (None, None) => (0.0, span),
         };
-        // Ends may be excluded, so they are never drawn.
+        // The limits may be exclusive, so they are never drawn.
         let share = self.chance.between(1, STEPS - 1) as f64 / STEPS as f64;
         let drawn = low + (high - low) * share;
         Number::from_f64(drawn).map_or(Value::Null, Value::Number)
@@ -138,7 +138,7 @@ impl Drawing<'_> {
     }
 }
 
-/// A list that a schema has under a name, if it is not empty.
+/// A non-empty list in a schema.
 fn list<'a>(schema: &'a Value, key: &str) -> Option<&'a [Value]> {
     schema.get(key).and_then(Value::as_array).map(Vec::as_slice).filter(|all| !all.is_empty())
 }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// All values that a hundred draws give for the property `field` of this schema, as JSON texts.
+    /// All values of the property `field` of this schema in a hundred draws, as JSON texts.
     fn drawn(field: &str, schema: &str) -> BTreeSet<String> {
         let mut facts = Facts::default();
         facts.read("order: A7\npaid by: card\nshipping order: B2\namount: 12.50");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_those_that_the_schema_allows() {
+    fn values_conform_to_the_schema() {
         check("x", r#"{"const": 4}"#, &["4"]);
         check("x", r#"{"enum": ["a", 2, null]}"#, &["\"a\"", "2", "null"]);
         check("x", r#"{"type": "boolean"}"#, &["true", "false"]);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_a_fact_that_was_shown_and_its_name_helps() {
+    fn strings_are_values_of_facts_preferably_with_similar_names() {
         check("order_id", r#"{"type": "string"}"#, &["\"A7\"", "\"B2\""]);
         check("paid_by", r#"{"type": "string"}"#, &["\"card\""]);
         check("message", r#"{"type": "string"}"#, &["\"A7\"", "\"B2\"", "\"card\"", "\"12.50\""]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_odd_is_no_trouble() {
+    fn unusual_schemas_cause_no_error() {
         let facts = Facts::default();
         let arguments = |schema: &str| {
             let mut chance = Chance::new(1, &[]);

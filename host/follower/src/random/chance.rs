@@ -1,8 +1,8 @@
-//! Draws that follow from a seed and a conversation.
+//! Random draws that depend only on a seed and a conversation.
 
 use clawhost_core::{Digest, Message};
 
-/// A stream of draws: equal seeds and conversations, equal draws.
+/// A sequence of draws. Equal seeds and conversations give equal draws.
 #[derive(Debug)]
 pub(crate) struct Chance {
     base: Digest,
@@ -10,7 +10,7 @@ pub(crate) struct Chance {
 }
 
 impl Chance {
-    /// The draws of one answer. The number of messages counts too: a conversation of calls alone says nothing.
+    /// The draws of one answer. They also depend on the number of messages, because messages with only calls have no text.
     pub(crate) fn new(seed: u64, messages: &[Message]) -> Self {
         let mut base = Digest::of(&seed.to_be_bytes()).extended(&(messages.len() as u64).to_be_bytes());
         for message in messages {
@@ -19,31 +19,31 @@ impl Chance {
         Self { base, drawn: 0 }
     }
 
-    /// 64 bits.
+    /// 64 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.drawn += 1;
         self.base.extended(&self.drawn.to_be_bytes()).prefix_u64()
     }
 
-    /// A position below `count`; 0 where there is none.
+    /// A position below `count`. 0 if `count` is 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         let position = (u128::from(self.bits()) * count as u128) >> 64;
         usize::try_from(position).unwrap_or_default()
     }
 
-    /// A whole number of a range, ends included; the lower end of a range that is empty.
+    /// An integer of a range, including both ends. The lower end if the range is empty.
     pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = u128::try_from(i128::from(high) - i128::from(low) + 1).unwrap_or(1);
         let step = (u128::from(self.bits()) * span) >> 64;
         i64::try_from(i128::from(low) + i128::try_from(step).unwrap_or_default()).unwrap_or(low)
     }
 
-    /// One of two, equally likely.
+    /// A fair coin flip.
     pub(crate) fn flip(&mut self) -> bool {
         self.bits() & 1 == 1
     }
 
-    /// One of these.
+    /// One of these items. `None`: there are none.
     pub(crate) fn one_of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let position = self.below(all.len());
         all.get(position)
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_stay_inside_their_range_and_reach_all_of_it() {
+    fn draws_cover_exactly_their_range() {
         let mut chance = Chance::new(1, &[]);
         let seen: std::collections::BTreeSet<i64> = (0..200).map(|_| chance.between(-2, 2)).collect();
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), [-2, -1, 0, 1, 2]);

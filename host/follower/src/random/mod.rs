@@ -1,10 +1,10 @@
-//! The random player: the baseline that knows nothing. It acts at random where tools or choices are listed.
+//! The random player: a baseline that calls random tools and makes random choices.
 //!
-//! Of the tools on offer it calls one, with arguments drawn from the tool's schema (see [`arguments`]). Of the choices in
-//! the latest message that lists some (`one of: a, b`, `a whole number between A and B`) it answers one. Where a conversation has tools and choices,
-//! answering is one more thing to do, as likely as each tool. Where nothing is listed it answers [`NOTHING_LISTED`].
+//! It calls one of the offered tools with arguments drawn from the tool's schema (see [`arguments`]), or answers with one of the
+//! choices in the latest message that lists some (`one of: a, b`, `a whole number between A and B`). If there are both tools and
+//! choices, an answer is as likely as each of the tools. If there are neither, it answers [`NOTHING_LISTED`].
 //!
-//! Its draws follow from the seed of the request and the conversation. Temperature changes nothing.
+//! Its draws depend only on the seed of the request and the conversation. The temperature has no effect.
 
 mod arguments;
 mod chance;
@@ -18,17 +18,17 @@ use clawhost_core::{
     ToolChoice, ToolSpec, Usage,
 };
 
-/// What it says where there is nothing to choose from.
+/// The answer if there is nothing to choose from.
 pub const NOTHING_LISTED: &str = "I see nothing to choose from.";
 
-/// Raised when equal requests may be answered differently: it is part of the state id.
+/// Increased when equal requests may be answered differently. Part of the state id.
 const VERSION: &str = "1";
 
 /// The random player.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RandomPlayer;
 
-/// Tools that may be called.
+/// The tools that may be called.
 fn allowed(request: &ModelRequest) -> Vec<&ToolSpec> {
     let may = |tool: &&ToolSpec| match &request.tool_choice {
         ToolChoice::Auto | ToolChoice::Required => true,
@@ -38,7 +38,7 @@ fn allowed(request: &ModelRequest) -> Vec<&ToolSpec> {
     request.tools.iter().filter(may).collect()
 }
 
-/// What the environment said and its tools answered, in order.
+/// The texts of the environment's messages and tool results, in order.
 fn shown(messages: &[Message]) -> impl DoubleEndedIterator<Item = String> {
     messages.iter().filter(|message| matches!(message.role, Role::User | Role::Tool)).map(Message::plain_text)
 }
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// What a hundred seeds lead to.
+    /// The results of a hundred seeds.
     fn check(messages: &[(Role, &str)], tools: &[&str], expect: &[&str]) {
         let said = |seed| {
             let message = act(&request(seed, messages, tools));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_chooses_among_what_is_listed_and_nothing_else() {
+    fn it_chooses_only_among_listed_tools_and_choices() {
         use Role::{Assistant, System, Tool, User};
         check(&[(User, "Reply with one of: left, right.")], &[], &["left", "right"]);
         check(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn its_draws_follow_from_the_seed_and_the_conversation() {
+    fn its_draws_depend_on_the_seed_and_the_conversation() {
         let text = "Reply with a whole number between 0 and 99999999.";
         let said = |seed, again: &[(Role, &str)]| {
             let messages = [&[(Role::User, text)], again].concat();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_tools_is_kept() {
+    fn tool_choice_is_respected() {
         let asked = |tool_choice| ModelRequest { tool_choice, ..request(1, &[(Role::User, "one of: a")], &["x", "y"]) };
         assert!((0..20).all(|seed| {
             let request = ModelRequest { seed: Some(seed), ..asked(ToolChoice::Tool("y".into())) };

@@ -1,9 +1,9 @@
-//! Lessons that apply, lessons that do not, and what is said about them.
+//! Lessons that apply, lessons that do not, and the explanations.
 
 use super::*;
 use clawhost_core::{Origin, PlaybookRecord, Role, Turn};
 
-/// An episode in which these texts were observed, turn by turn, and whose prompt held these entries.
+/// An episode with these observations, one per turn, and with these entries in its prompt.
 fn episode(observed: &[&str], shown: &[&EntryId]) -> Episode {
     let mut episode: Episode = serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).unwrap();
     let turn = Turn { tool_results: Vec::new(), ..episode.turns[0].clone() };
@@ -19,7 +19,7 @@ fn episode(observed: &[&str], shown: &[&EntryId]) -> Episode {
     episode
 }
 
-/// What is known of a lesson that every prompt held, after these episodes.
+/// The counts of a lesson that was in the prompt of each of these episodes.
 fn watched(lesson: &str, episodes: &[&[&str]]) -> LessonUse {
     let lesson = Lesson::read(lesson);
     let (id, mut usage) = (lesson.id(), LessonUse::new(&lesson));
@@ -28,7 +28,7 @@ fn watched(lesson: &str, episodes: &[&[&str]]) -> LessonUse {
 }
 
 #[test]
-fn a_lesson_is_applicable_where_its_condition_holds_before_an_answer() {
+fn a_lesson_is_applicable_if_its_condition_holds_before_an_answer() {
     let check = |lesson: &str, observed: &[&str], expect: Option<u64>| {
         let usage = watched(lesson, &[observed]);
         assert_eq!((usage.applicable, usage.applied, usage.shown), (expect, expect, 1), "{lesson} {observed:?}");
@@ -45,7 +45,7 @@ fn a_lesson_is_applicable_where_its_condition_holds_before_an_answer() {
 }
 
 #[test]
-fn what_the_policy_sees_in_results_of_its_tools_counts_in_the_next_turn() {
+fn tool_results_count_in_the_next_turn() {
     let lesson = Lesson::read("when tier is gold: wait");
     let told = |turns: usize| {
         let (id, mut usage) = (lesson.id(), LessonUse::new(&lesson));
@@ -60,7 +60,7 @@ fn what_the_policy_sees_in_results_of_its_tools_counts_in_the_next_turn() {
 }
 
 #[test]
-fn a_lesson_that_no_prompt_held_did_not_apply() {
+fn a_lesson_outside_the_prompt_did_not_apply() {
     let lesson = Lesson::read("when tier is gold: wait");
     let (id, mut usage) = (lesson.id(), LessonUse::new(&lesson));
     observe([(&id, &mut usage)], &episode(&["tier: gold"], &[]));
@@ -69,7 +69,7 @@ fn a_lesson_that_no_prompt_held_did_not_apply() {
 }
 
 #[test]
-fn why_a_lesson_never_applied_is_told_with_what_was_seen() {
+fn a_lesson_that_never_applied_is_explained_with_the_observed_values() {
     let check = |lesson: &str, episodes: &[&[&str]], expect: Option<&str>| {
         assert_eq!(watched(lesson, episodes).why_dead().as_deref(), expect, "{lesson} {episodes:?}");
     };
@@ -101,7 +101,7 @@ fn why_a_lesson_never_applied_is_told_with_what_was_seen() {
 }
 
 #[test]
-fn of_many_values_the_most_similar_are_kept_whatever_the_order() {
+fn the_most_similar_values_are_kept_in_any_order_of_episodes() {
     let values: Vec<String> =
         (0..40).map(|number| format!("amount: {number}")).chain(["amount: silver".into()]).collect();
     let forward: Vec<[&str; 1]> = values.iter().map(|text| [text.as_str()]).collect();

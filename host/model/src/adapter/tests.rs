@@ -55,7 +55,7 @@ fn a_fresh_adapter_follows_from_its_seed_and_changes_no_answer() {
     let other = AdapterSettings { seed: 6, ..settings() }.attach(&host).unwrap();
     assert_ne!(digest(&fresh), digest(&other));
     let louder = AdapterSettings { alpha: 9.0, ..settings() }.attach(&host).unwrap();
-    assert_ne!(digest(&fresh), digest(&louder), "how much it counts is a part of a model's name");
+    assert_ne!(digest(&fresh), digest(&louder), "the digest depends on alpha");
     let a = &fresh.blocks[0].down.adapter.as_ref().unwrap().a;
     let most = a.values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
     assert!(most <= 1.0 / 70f32.sqrt() && most > 0.9 / 70f32.sqrt(), "{most}");
@@ -86,7 +86,7 @@ fn an_adapter_learns_and_the_base_weights_do_not_change() {
     let losses: Vec<f64> = (0..20).map(|_| learn(&mut one)).collect();
     assert!(losses[19] < 0.7 * losses[0], "{losses:?}");
     let learned = one.host().unwrap();
-    assert_eq!(digest(&learned.without_adapters()), digest(&host), "not one bit of it moved");
+    assert_eq!(digest(&learned.without_adapters()), digest(&host), "the base weights are unchanged");
     assert_ne!(digest(&learned.merged()), digest(&host));
 
     // The reference is the model without the adapter.

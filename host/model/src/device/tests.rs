@@ -109,7 +109,7 @@ fn auto_selects_cuda_then_a_working_gpu_then_the_processor() {
 fn a_software_device_is_selected_only_by_its_number() {
     let machine = Machine::with(&[("vulkan:0", Software), ("vulkan:1", Virtual), ("vulkan:2", Other)]);
     let auto = choose(DeviceChoice::Auto, LARGE, &BUILT, &machine).unwrap();
-    assert_eq!(auto.name, DeviceName::CPU, "nor anything that is no GPU of this machine");
+    assert_eq!(auto.name, DeviceName::CPU, "virtual and other devices are not selected automatically");
     assert!(!machine.asked.borrow().iter().any(|asked| asked.contains(':')), "nothing of it is tried");
 
     let machine = Machine::with(&[("vulkan:0", Software)]);

@@ -85,7 +85,7 @@ async fn answers_continue_while_a_hundred_versions_are_published() {
     }
     for (asker, answers) in asking.into_iter().enumerate() {
         let answers = answers.await.unwrap();
-        assert!(answers.is_sorted_by_key(|(_, _, version)| *version), "nobody is answered by older weights again");
+        assert!(answers.is_sorted_by_key(|(_, _, version)| *version), "later answers never use older weights");
         // Each is the answer of its version alone: no answer mixes two.
         for (place, answer) in answers.iter().enumerate().step_by(answers.len().div_ceil(4)) {
             let alone = Engine::new(version(answer.2)).unwrap();

@@ -131,7 +131,7 @@ async fn answers_of_older_weights_are_reweighted_and_too_old_ones_dropped() {
     let late = metrics(&learn(&mut [&mut layer], &batch).unwrap());
     assert!((late["tis_weight_mean"] - expected).abs() < 1e-4, "{expected} in {late:?}");
     assert!((expected - 1.0).abs() > 1e-3, "the step moved something: {expected}");
-    assert!((late["ratio_mean"] - 1.0).abs() < 1e-4, "the ratio is to the weights of now, before their step");
+    assert!((late["ratio_mean"] - 1.0).abs() < 1e-4, "the ratio refers to the current weights before their step");
     assert!(late["logprob_mismatch_max"] > 1e-3 && late["version"] == 2.0, "{late:?}");
 
     // Two versions late.

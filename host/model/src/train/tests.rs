@@ -249,11 +249,11 @@ fn a_snapshot_restores_everything_byte_for_byte() {
     let mut other = trainer(&config, &initial(&config, 99), Rule::Muon);
     other.accumulate(&units, &likelihood(1.0)).unwrap();
     other.restore(&bytes).unwrap();
-    assert!(other.to_bytes().unwrap() == bytes && other.step().unwrap().is_none(), "and nothing is pending");
+    assert!(other.to_bytes().unwrap() == bytes && other.step().unwrap().is_none(), "no gradient is pending");
     for _ in 0..3 {
         assert_eq!(learn(&mut one, &sequences, &units), learn(&mut other, &sequences, &units));
     }
-    assert!(one.to_bytes().unwrap() == other.to_bytes().unwrap(), "both go on alike");
+    assert!(one.to_bytes().unwrap() == other.to_bytes().unwrap(), "both continue equally");
 }
 
 #[test]
@@ -288,5 +288,5 @@ fn a_step_that_diverges_changes_nothing() {
     trainer.accumulate(&units, &nonsense).unwrap();
     let error = trainer.step().unwrap_err().to_string();
     assert!(error.contains("the gradient of") && error.contains("is not finite; the step was not taken"), "{error}");
-    assert!(trainer.to_bytes().unwrap() == before && trainer.step().unwrap().is_none(), "and it is forgotten");
+    assert!(trainer.to_bytes().unwrap() == before && trainer.step().unwrap().is_none(), "it is forgotten");
 }

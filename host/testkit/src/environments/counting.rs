@@ -10,23 +10,23 @@ use clawhost_play::Cancel;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ends after so many turns; some episodes fail.
+/// Episodes end after a fixed number of turns. Some of them fail.
 pub struct Counting {
-    /// Its name.
+    /// Its identity.
     pub identity: PluginIdentity,
-    /// What it is.
+    /// Its description.
     pub description: EnvironmentDescription,
-    /// Turns of an episode.
+    /// Turns per episode.
     pub turns: u32,
-    /// Tasks of every split.
+    /// Number of tasks.
     pub tasks: u64,
-    /// Whether its tasks cannot be read.
+    /// Whether listing tasks fails.
     pub unreadable: bool,
-    /// Of ten episodes, so many fail in their first step.
+    /// How many of ten episodes fail in their first step.
     pub failing: u64,
-    /// When so many have begun, the run is stopped; this episode and later ones never begin.
+    /// The run is cancelled when this number of episodes have begun. Later episodes wait at their start until they are dropped.
     pub cancel_at: Option<(u64, Cancel)>,
-    /// Episodes that were begun.
+    /// Number of episodes that were begun.
     pub begun: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ impl Environment for Counting {
             && begun >= *at
         {
             cancel.request();
-            // This episode is one of those that are cancelled: the run drops it when the stop reaches it.
+            // Never ends: the cancelled run drops this episode.
             return std::future::pending().await;
         }
         let seed = params.context.seed;

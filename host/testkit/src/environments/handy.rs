@@ -9,14 +9,14 @@ use clawhost_core::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Steps that reached an environment: names of calls, and how many answers the host had given already.
+/// The steps of an environment: the names of the calls, and the number of answers that the host gave itself.
 pub type SeenCalls = Arc<Mutex<Vec<(Vec<String>, usize)>>>;
 
-/// Offers tools, and answers calls in an order and manner of its own.
+/// Offers two tools. Answers calls in reverse order, after another message.
 pub struct Handy {
     identity: PluginIdentity,
     description: EnvironmentDescription,
-    /// Everything that reached it.
+    /// The received steps, in order.
     pub seen: SeenCalls,
 }
 
@@ -65,7 +65,7 @@ impl LiveEpisode for Handling {
             tool_call_id: Some(call.id.clone()),
             ..Message::text(Role::Tool, Origin::Environment, format!("did {}", call.id))
         };
-        // Something else first, answers backwards.
+        // Another message first, then the answers in reverse order.
         let mut observation = vec![Message::text(Role::User, Origin::Environment, "and now?")];
         observation.extend(action.tool_calls.iter().rev().map(answer));
         let status = if over { Status::Terminated } else { Status::Running };

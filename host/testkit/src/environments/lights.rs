@@ -1,4 +1,4 @@
-//! Lights of some colour, each of which wants one answer.
+//! Lights with a colour. Each colour has one right answer.
 
 use crate::identity::{about, identity};
 use async_trait::async_trait;
@@ -9,18 +9,18 @@ use clawhost_core::{
 use clawhost_play::Cancel;
 use std::sync::Mutex;
 
-/// Colours come in turn. A policy without a lesson waits: right for grey and white.
+/// The colours of successive tasks, repeated. A policy without lessons answers `wait`, which is right for grey and white.
 pub const COLOURS: [&str; 4] = ["red", "green", "grey", "white"];
-/// A lesson that helps.
+/// A helpful lesson.
 pub const RED: &str = "when colour is red: answer stop";
-/// Another one that helps.
+/// Another helpful lesson.
 pub const GREEN: &str = "when colour is green: answer go";
-/// A lesson that changes nothing.
+/// A lesson without effect.
 pub const NEUTRAL: &str = "when colour is grey: answer wait";
-/// A lesson that harms.
+/// A harmful lesson.
 pub const FALSE: &str = "when colour is white: answer run";
 
-/// What a light wants.
+/// The right answer for a colour.
 pub fn right(colour: &str) -> &'static str {
     match colour {
         "red" => "stop",
@@ -34,30 +34,30 @@ pub type Fails = Box<dyn Fn(&Task, u64) -> bool + Send + Sync>;
 
 /// Shows a light, and ends after one answer.
 pub struct Lights {
-    /// Its name.
+    /// Its identity.
     pub identity: PluginIdentity,
-    /// What it is.
+    /// Its description.
     pub description: EnvironmentDescription,
-    /// How it introduces itself to a model.
+    /// Its hint for the system prompt.
     pub hint: Option<String>,
     /// The colour of a task, by split and position.
     pub colour: fn(&str, u64) -> &'static str,
-    /// What is wanted there, by split and colour.
+    /// The right answer, by split and colour.
     pub wanted: fn(&str, &str) -> &'static str,
     /// Whether an episode fails in its step.
     pub fails: Fails,
-    /// Whether it fails at this answer, by split.
+    /// Whether a step fails, by split and answer.
     pub breaks: fn(&str, &str) -> bool,
-    /// Whether it does not even begin.
+    /// Whether an episode fails to start.
     pub refuses: Fails,
-    /// When so many have begun, the run is stopped; this episode and later ones never begin.
+    /// The run is cancelled when the episode with this number begins. This one and later ones wait at their start until they are dropped.
     pub cancel_at: Mutex<Option<(usize, Cancel)>>,
-    /// Task and seed of every episode that was begun.
+    /// Task and seed of every begun episode.
     pub begun: Mutex<Vec<(String, u64)>>,
 }
 
 impl Lights {
-    /// Lights with these splits, each of so many tasks.
+    /// Lights with these splits and their numbers of tasks.
     pub fn new(splits: &[(&str, u64)]) -> Self {
         let splits = splits.iter().map(|(name, tasks)| Split { name: (*name).into(), tasks: *tasks }).collect();
         Self {
@@ -120,7 +120,7 @@ impl Environment for Lights {
             && begun >= at
         {
             cancel.request();
-            // The run drops this episode when the stop reaches it.
+            // Never ends: the cancelled run drops this episode.
             return std::future::pending().await;
         }
         if (self.refuses)(&task, seed) {
@@ -141,7 +141,7 @@ struct Light {
 #[async_trait]
 impl LiveEpisode for Light {
     async fn step(&mut self, action: &Message, _: &[Message]) -> Result<StepResult, Failure> {
-        // Others play meanwhile: what comes first must not matter.
+        // Lets other episodes run: the order must not matter.
         tokio::task::yield_now().await;
         if self.fails || (self.breaks)(&self.split, &action.plain_text()) {
             return Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "the bulb broke"));
@@ -154,7 +154,7 @@ impl LiveEpisode for Light {
     }
 }
 
-/// Whether an episode's answer is the one that was wanted.
+/// Whether an episode's last answer is right.
 pub fn is_right(episode: &Episode) -> bool {
     let said = episode.turns.last().unwrap().action.plain_text();
     episode.task.reference.as_deref() == Some(format!("\"canary {said}\"").as_str())

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use clawhost_core::{Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Role, Usage};
 use std::sync::Mutex;
 
-/// Gives prepared answers, one a turn, the last of them again and again; remembers its requests.
+/// Gives prepared answers, one per turn, and then repeats the last one. Keeps its requests.
 pub struct Caller {
     /// The answers.
     pub says: Vec<Message>,

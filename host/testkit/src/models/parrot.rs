@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use clawhost_core::{Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
 use std::sync::Mutex;
 
-/// Answers with the seed of the request, and remembers all requests as text.
+/// Answers with the seed of the request. Keeps all requests as text.
 #[derive(Default)]
 pub struct Parrot(Mutex<Vec<String>>);
 

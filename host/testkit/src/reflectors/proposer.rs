@@ -1,4 +1,4 @@
-//! A reflector that is a function of what it is shown.
+//! A reflector whose proposals are a function of its input.
 
 use crate::identity::{about, identity};
 use async_trait::async_trait;
@@ -7,12 +7,12 @@ use clawhost_core::{
 };
 use std::sync::{Arc, Mutex};
 
-/// What a reflector was shown.
+/// The input of a reflector.
 #[derive(Clone)]
 pub struct Shown {
     /// Its seed and options.
     pub context: Context,
-    /// What is known so far.
+    /// The current playbook.
     pub playbook: Playbook,
     /// The group.
     pub group: Vec<Arc<Episode>>,
@@ -20,34 +20,34 @@ pub struct Shown {
 
 type Proposes = Box<dyn Fn(&Shown) -> Result<Vec<Proposal>, Failure> + Send + Sync>;
 
-/// Proposes by a function, and remembers what it was shown.
+/// Proposes the results of a function, and keeps its inputs.
 pub struct Proposer {
     identity: PluginIdentity,
     about: About,
     propose: Proposes,
-    /// Everything that it was shown, in order.
+    /// Its inputs, in order.
     pub shown: Mutex<Vec<Shown>>,
 }
 
-/// A new lesson.
+/// A proposal of a new lesson.
 pub fn lesson(text: &str) -> Proposal {
     let entry = Entry { id: String::new(), text: text.into(), tags: vec![], extra: vec![] };
     Proposal { change: Change::Add(entry), evidence: vec![], expected_effect: String::new() }
 }
 
 impl Proposer {
-    /// Proposes what this function gives.
+    /// A reflector that proposes the results of this function.
     pub fn by(propose: impl Fn(&Shown) -> Result<Vec<Proposal>, Failure> + Send + Sync + 'static) -> Arc<Self> {
         let (identity, about) = (identity("proposer"), about("proposer"));
         Arc::new(Self { identity, about, propose: Box::new(propose), shown: Mutex::default() })
     }
 
-    /// Always proposes these lessons.
+    /// A reflector that always proposes these lessons.
     pub fn of(lessons: &'static [&'static str]) -> Arc<Self> {
         Self::by(|_| Ok(lessons.iter().map(|text| lesson(text)).collect()))
     }
 
-    /// Run and group of everything that it was shown, sorted.
+    /// Run and group number of all inputs, sorted.
     pub fn groups(&self) -> Vec<(RunId, u64)> {
         let shown = self.shown.lock().unwrap();
         let mut groups: Vec<_> = shown.iter().map(|one| (one.group[0].run.clone(), one.group[0].group())).collect();

@@ -1,4 +1,4 @@
-//! A reward that gives what it is set to, or fails.
+//! A reward with a fixed behaviour: a value, a failure, or not applicable.
 
 use crate::identity::{about, identity};
 use async_trait::async_trait;
@@ -14,17 +14,17 @@ enum Manner {
     BySeed,
     Share,
     Broken,
-    /// Fails until it is mended, then gives this value.
+    /// Fails until the flag is set, then gives this value.
     Down(Arc<AtomicBool>, f64),
-    /// Has no budget left.
+    /// Fails because the budget is spent.
     Spent,
     /// Is not applicable.
     Silent,
 }
 
-/// A reward that gives what it is set to, or fails.
+/// A reward with a fixed behaviour.
 pub struct Judge {
-    /// How often it was asked.
+    /// Number of calls.
     pub asked: Arc<AtomicU64>,
     identity: PluginIdentity,
     description: RewardDescription,
@@ -43,48 +43,48 @@ impl Judge {
         Self { asked: Arc::default(), identity: identity(name), description, manner }
     }
 
-    /// This value for every episode.
+    /// Gives this value for every episode.
     pub fn giving(value: f64) -> Self {
         Self::new("fixed", Manner::Fixed(value))
     }
 
-    /// 0 or 1 by the seed of the policy.
+    /// Gives 0 or 1, depending on the policy's seed.
     pub fn by_seed() -> Self {
         Self::new("by-seed", Manner::BySeed)
     }
 
-    /// Fails until it is mended, then gives this value.
+    /// Fails until `mended` is set, then gives this value.
     pub fn down(mended: Arc<AtomicBool>, value: f64) -> Self {
         Self::new("down", Manner::Down(mended, value))
     }
 
-    /// Judges whole groups; the value is the share of the group that an episode is.
+    /// Judges whole groups. Each episode gets 1 divided by the size of its group.
     pub fn of_groups() -> Self {
         let mut judge = Self::new("of-groups", Manner::Share);
         judge.description.scope = RewardScope::Group;
         judge
     }
 
-    /// With another source.
+    /// Sets the source.
     #[must_use]
     pub fn from(mut self, source: RewardSource) -> Self {
         self.description.source = source;
         self
     }
 
-    /// With another name, and so another digest.
+    /// Sets the name, and with it the digest.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.identity = identity(name);
         self
     }
 
-    /// Has no budget left.
+    /// Fails because the budget is spent.
     pub fn spent() -> Self {
         Self::new("spent", Manner::Spent)
     }
 
-    /// Finds itself not applicable, under this name.
+    /// A reward with this name that is never applicable.
     pub fn silent(name: &str) -> Self {
         Self::new(name, Manner::Silent)
     }

@@ -1,4 +1,4 @@
-//! A reward that is a function of the episode.
+//! A reward that is computed by a function of the episode.
 
 use crate::environments::is_right;
 use crate::identity::{about, identity};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 type Gives = Box<dyn Fn(&Episode) -> Option<f64> + Send + Sync>;
 
-/// Marks between 0 and 1; none: not applicable.
+/// Gives values between 0 and 1. `None` from its function: not applicable.
 pub struct Marks {
     identity: PluginIdentity,
-    /// What it is.
+    /// Its description.
     pub description: RewardDescription,
     give: Gives,
 }
 
 impl Marks {
-    /// Marks by a function.
+    /// A reward with the values of this function.
     pub fn by(give: impl Fn(&Episode) -> Option<f64> + Send + Sync + 'static) -> Self {
         let description = RewardDescription {
             about: about("marks"),
@@ -33,7 +33,7 @@ impl Marks {
 }
 
 impl Default for Marks {
-    /// 1 for the answer that the light wants, else 0.
+    /// 1 for the right answer to the light, otherwise 0.
     fn default() -> Self {
         Self::by(|episode| Some(f64::from(u8::from(is_right(episode)))))
     }

@@ -7,16 +7,16 @@ use clawhost_core::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Keeps the episodes of one run; may run full.
+/// Keeps the episodes of one run. Its size may be limited.
 #[derive(Default)]
 pub struct Memory {
-    /// The run, as it was begun.
+    /// The record with which the run was begun.
     pub begun: Mutex<Option<RunRecord>>,
-    /// Everything that was recorded, in order.
+    /// The recorded episodes, in order.
     pub recorded: Mutex<Vec<Recorded>>,
-    /// The summary of the run, once it is finished.
+    /// The summary of the run. `None`: it has not finished.
     pub finished: Mutex<Option<serde_json::Value>>,
-    /// Episodes that there is room for; none: any number.
+    /// Largest number of episodes. `None`: no limit.
     pub full_after: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl Memory {
         self.recorded.lock().unwrap().iter().map(|recorded| recorded.episode.clone()).collect()
     }
 
-    /// The summary of the run, once it is finished.
+    /// The summary of the run. `None`: it has not finished.
     pub fn summary(&self) -> Option<serde_json::Value> {
         self.finished.lock().unwrap().clone()
     }
@@ -54,7 +54,7 @@ impl EpisodeStore for Memory {
             return Err(StoreError::Full { path: "memory".into() });
         }
         for recorded in &episodes {
-            assert!(kept.iter().all(|known| known.episode.id != recorded.episode.id), "recorded twice");
+            assert!(kept.iter().all(|known| known.episode.id != recorded.episode.id), "an episode was recorded twice");
         }
         kept.extend(episodes);
         Ok(())

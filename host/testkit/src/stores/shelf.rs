@@ -1,4 +1,4 @@
-//! A store in memory that keeps everything as text, as a disk would, is strict about its calls, and can die at any of them.
+//! A store in memory. It serialises everything to text, as a disk would, asserts that calls are valid, and can fail at any call.
 
 use async_trait::async_trait;
 use clawhost_core::{
@@ -20,12 +20,12 @@ struct Kept {
     ledgers: BTreeMap<String, PlaybookLedger>,
 }
 
-/// A strict store that can die at any call.
+/// A strict store that can fail at any call, as if its process had died.
 #[derive(Default)]
 pub struct Shelf {
     kept: Mutex<Kept>,
     calls: AtomicU64,
-    /// The process dies before this call is carried out, and so does every later one.
+    /// This call and every later one fail and change nothing, as if the process had died.
     dies_at: Mutex<Option<u64>>,
 }
 
@@ -48,12 +48,12 @@ impl Kept {
 }
 
 impl Shelf {
-    /// A store whose process dies before this call.
+    /// A store whose process dies at this call.
     pub fn dying(at: u64) -> Arc<Self> {
         Arc::new(Self { dies_at: Mutex::new(Some(at)), ..Self::default() })
     }
 
-    /// A new process: it works again, and may die later.
+    /// Simulates a new process: calls succeed again, up to the given one.
     pub fn revive(&self, dies_at: Option<u64>) {
         *self.dies_at.lock().unwrap() = dies_at;
     }
@@ -73,7 +73,7 @@ impl Shelf {
         self.kept.lock().unwrap().large.remove(run);
     }
 
-    /// Calls so far.
+    /// Number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -91,17 +91,17 @@ impl Shelf {
         self.kept.lock().unwrap().runs.contains_key(run)
     }
 
-    /// Runs that were begun, parents and phases.
+    /// All begun runs, including phases.
     pub fn runs(&self) -> Vec<RunId> {
         self.kept.lock().unwrap().runs.keys().cloned().collect()
     }
 
-    /// How a run was begun.
+    /// The record with which a run was begun.
     pub fn record(&self, run: &RunId) -> RunRecord {
         self.kept.lock().unwrap().runs[run].0.clone()
     }
 
-    /// The summary of a run, if it is not under way.
+    /// The summary of a run. `None`: it has not finished.
     pub fn summary(&self, run: &RunId) -> Option<serde_json::Value> {
         let kept = self.kept.lock().unwrap();
         kept.runs[run].1.as_ref().map(|text| serde_json::from_str(text).unwrap())
@@ -113,7 +113,7 @@ impl Shelf {
         kept.episodes.values().flat_map(|of| of.values()).map(|text| serde_json::from_str(text).unwrap()).collect()
     }
 
-    /// Episodes of phases whose name contains this.
+    /// Episodes of the phases whose name contains this text.
     pub fn of_phases(&self, part: &str) -> Vec<Episode> {
         self.all().into_iter().filter(|episode| episode.run.0.contains(part)).collect()
     }
@@ -123,13 +123,13 @@ impl Shelf {
         self.kept.lock().unwrap().versions.get(name).cloned().unwrap_or_default()
     }
 
-    /// The last checkpoint of a run: iterations that are over, and the state.
+    /// The last checkpoint of a run: the number of completed iterations, and the state.
     pub fn state(&self, run: &RunId) -> Option<(u64, serde_json::Value)> {
         let kept = self.kept.lock().unwrap();
         kept.checkpoints.get(run).map(|(number, text)| (*number, serde_json::from_str(text).unwrap()))
     }
 
-    /// The reports of a run's iterations, as they are stored.
+    /// The stored reports of a run's iterations.
     pub fn reports(&self, run: &RunId) -> Vec<serde_json::Value> {
         let kept = self.kept.lock().unwrap();
         let reports = kept.iterations.get(run).into_iter().flat_map(|reports| reports.values());
@@ -193,7 +193,7 @@ impl LearningStore for Shelf {
             let now = large.into_iter().map(|(name, state)| {
                 let bytes = match state {
                     LargeState::Written(bytes) => bytes,
-                    LargeState::Unchanged => earlier.remove(&name).expect("unchanged, and never written"),
+                    LargeState::Unchanged => earlier.remove(&name).expect("an unchanged state was stored"),
                 };
                 (name, bytes)
             });

@@ -1,10 +1,10 @@
-//! Where guests are built, and the flags that keep the names of these folders out of the components.
+//! The build of guests, and the compiler flags that keep folder names out of the components.
 //!
-//! A compiler writes paths into what it makes: the places of panics, above all. Each folder that a guest's sources lie in gets a
-//! fixed name instead: the workspace, the package folders of its dependencies (wherever the registry or a vendored copy keeps
-//! them), build scripts' output, and the sources of the standard library. Cargo names a package of the workspace by its
-//! place in it, so symbols do not depend on folders either. A path dependency *outside* the workspace is named by its whole
-//! path, which no flag changes.
+//! The compiler writes source paths into its output, mainly as locations of panics. Every folder with sources of a guest is
+//! mapped to a fixed name: the workspace, the package folders of its dependencies (in the registry or vendored), the output of
+//! build scripts, and the sources of the standard library. Cargo identifies a package of the workspace by its relative path, so
+//! symbols do not depend on folders either. A path dependency *outside* of the workspace is identified by its absolute path,
+//! which no flag changes.
 
 use crate::toolchain::{self, TARGET};
 use anyhow::{Context as _, Result};
@@ -13,40 +13,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Stands between flags in `CARGO_ENCODED_RUSTFLAGS`: paths may have spaces.
+/// Separates flags in `CARGO_ENCODED_RUSTFLAGS`, because paths may have spaces.
 const SEPARATOR: char = '\u{1f}';
 
-/// A checkout of the workspace, and the folder that its artefacts go to.
+/// A checkout of the workspace, and its target folder.
 pub(crate) struct Place {
     /// The workspace.
     pub(crate) root: PathBuf,
     /// The target folder.
     pub(crate) target: PathBuf,
-    /// Variables that cargo runs with.
+    /// Environment variables of cargo.
     environment: BTreeMap<&'static str, PathBuf>,
 }
 
 impl Place {
-    /// Built as cargo does it here.
+    /// A place with the current environment of cargo.
     pub(crate) fn new(root: PathBuf, target: PathBuf) -> Self {
         Self { root, target, environment: BTreeMap::new() }
     }
 
-    /// With another home of cargo.
+    /// Sets another home folder of cargo.
     #[cfg(test)]
     pub(crate) fn with_home(mut self, home: PathBuf) -> Self {
         self.environment.insert("CARGO_HOME", home);
         self
     }
 
-    /// Cargo, in the workspace.
+    /// A cargo command in the workspace.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(&self.root).envs(&self.environment);
         command
     }
 
-    /// `cargo metadata`, in the workspace.
+    /// `cargo metadata` in the workspace.
     pub(crate) fn metadata(&self) -> MetadataCommand {
         let mut command = MetadataCommand::new();
         command.current_dir(&self.root);
@@ -56,12 +56,12 @@ impl Place {
         command
     }
 
-    /// Tells the compiler the fixed names of folders, in this build of guests alone. They take the place of the user's own flags
-    /// (`RUSTFLAGS`, `build.rustflags`), which would change the components.
+    /// Passes the fixed names of folders to the compiler, for this build of guests only. They replace the user's flags (`RUSTFLAGS`,
+    /// `build.rustflags`), which would change the components.
     pub(crate) fn without_folders(&self, command: &mut Command, packages: &[&str]) -> Result<()> {
         let metadata = self.metadata().other_options(["--filter-platform".to_owned(), TARGET.to_owned()]).exec();
         let metadata = metadata.context("cargo metadata")?;
-        // Of several that fit, the last counts: from the outermost folder to the innermost.
+        // The last matching flag applies, so outer folders come before inner ones.
         let mut names: Vec<(PathBuf, String)> = both(&self.root, ".");
         names.extend(both(&self.target, "/target"));
         names.extend(dependencies(&metadata, packages));
@@ -74,13 +74,13 @@ impl Place {
     }
 }
 
-/// A folder as it is called, and as it is called where links are followed.
+/// The path of a folder as given, and with links resolved.
 fn both(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
     let real = folder.canonicalize().ok().filter(|real| real != folder);
     [Some(folder.to_owned()), real].into_iter().flatten().map(|folder| (folder, name.to_owned())).collect()
 }
 
-/// The folders of the packages that these ones are built from, those of the workspace left out.
+/// The folders of the dependencies of these packages, except those in the workspace.
 fn dependencies(metadata: &Metadata, packages: &[&str]) -> Vec<(PathBuf, String)> {
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let needs: BTreeMap<&PackageId, &[PackageId]> =

@@ -1,12 +1,12 @@
-//! The digest of a guest depends on sources, lock file and toolchain, and not on where it is built.
+//! The digest of a guest depends on its sources, lock file and toolchain, and not on the folder of the build.
 
 use super::*;
 use std::ffi::OsStr;
 
-/// A small plugin that ships.
+/// A small plugin of this repository.
 const PLUGIN: &str = "reward-exact";
 
-/// What no build reads: histories and artefacts.
+/// Files that no build reads: version history and build output.
 const LEFT_OUT: [&str; 2] = [".git", "target"];
 
 fn copy(from: &Path, to: &Path) {
@@ -25,7 +25,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A home of cargo under another name, with the packages and the settings of the user's own.
+/// Another home folder of cargo with the packages and settings of the user's.
 fn home(at: &Path) -> PathBuf {
     let usual = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let usual = usual.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).unwrap();
@@ -38,7 +38,7 @@ fn home(at: &Path) -> PathBuf {
     at.to_owned()
 }
 
-/// The component, built in a copy of the workspace below this folder.
+/// Builds the component in a copy of the workspace inside this folder.
 fn built_in(folder: &Path) -> Vec<u8> {
     let root = folder.join("checkout");
     copy(&crate::root(), &root);
@@ -62,7 +62,7 @@ fn a_guest_is_the_same_in_every_folder() {
     let (first, second) = (built_in(&one), built_in(&other));
     assert!(first.starts_with(&COMPONENT));
     assert!(!holds(&first, &folder.path().display().to_string()), "the component names the folder it was built in");
-    assert!(holds(&first, "/dependencies/serde_json-"), "places of panics are told by a fixed name");
+    assert!(holds(&first, "/dependencies/serde_json-"), "locations of panics have the fixed name");
     assert_eq!(first.len(), second.len());
-    assert!(first == second, "equal length, other bytes");
+    assert!(first == second, "equal length, different bytes");
 }

@@ -1,8 +1,8 @@
-//! Stands in for `cubecl-llvm` (below every floor), whose build fetches a compiler from outside of the crate registry.
+//! Replaces `cubecl-llvm` (below every floor), whose build downloads a compiler from outside of the crate registry.
 //!
-//! `cubecl-cuda` always mentions both of its ways to a kernel, and with the feature `cuda-cpp` goes by C++ and NVRTC alone. So here
-//! are the names that it mentions, in the shapes that it expects, and a compiler that says so should anybody ask it. What
-//! is not mentioned is not here: a version of cubecl that needs more does not build.
+//! `cubecl-cuda` always refers to both of its kernel compilers, but with the feature `cuda-cpp` it uses only C++ and NVRTC. So this
+//! crate has the items to which it refers, with the signatures that it expects, and a compiler that always returns an error.
+//! Nothing else is here: a version of cubecl that needs more does not build.
 
 use cubecl_core::ir::nvidia::SmArch;
 use cubecl_core::prelude::KernelDefinition;
@@ -13,12 +13,12 @@ use cubecl_server::kernel::BufferIOAttr;
 pub mod nvptx {
     /// Versions of PTX.
     pub mod ptx_version {
-        /// Chosen by NVRTC itself on the way that is taken.
+        /// The version of PTX. It is never set, because NVRTC chooses it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub struct PtxVersion(());
 
         impl PtxVersion {
-            /// None: nothing is written as PTX here.
+            /// Always `None`, because nothing is compiled to PTX here.
             pub fn for_driver(_driver: i32) -> Option<Self> {
                 None
             }
@@ -32,70 +32,70 @@ pub mod nvptx {
     }
 }
 
-/// What LLVM could lower.
+/// The features of GPUs.
 pub mod shared {
-    /// What LLVM could lower.
+    /// The features that LLVM can lower.
     pub mod lowered_features {
         use cubecl_core::ir::DeviceProperties;
 
-        /// For whom.
+        /// The vendor of the GPU.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum GpuTarget {
             /// NVIDIA.
             Nvptx,
         }
 
-        /// Takes nothing away: it is asked only where LLVM compiles.
+        /// Restricts nothing, because it matters only if LLVM compiles.
         pub fn restrict_features(_properties: &mut DeviceProperties, _target: GpuTarget) {}
     }
 }
 
-/// For whom LLVM would compile.
+/// The target of the LLVM compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LlvmTarget {
     /// NVIDIA.
     Nvptx,
 }
 
-/// What LLVM would be told.
+/// The options of the LLVM compiler.
 #[derive(Clone, Debug, Default)]
 pub struct PlironOptions {
-    /// Of AMD.
+    /// The architecture of an AMD GPU.
     pub arch: Option<()>,
-    /// Of NVIDIA.
+    /// The architecture of an NVIDIA GPU.
     pub sm_arch: Option<SmArch>,
     /// See [`nvptx::ptx_version`].
     pub ptx_version: Option<nvptx::ptx_version::PtxVersion>,
-    /// How parameters are passed.
+    /// Whether parameters are passed as grid constants.
     pub grid_constants: bool,
-    /// Never read: the others are filled up from a default.
+    /// Never read. It exists so that `..Default::default()` has an effect.
     pub rest: (),
 }
 
-/// What LLVM would make.
+/// A compiled module. It is never created.
 #[derive(Clone, Debug)]
 pub struct NvptxModule {
-    /// PTX.
+    /// The text of the module, in PTX.
     pub ptx: Vec<core::ffi::c_char>,
-    /// For logs.
+    /// The intermediate representation, for logs.
     pub ir: String,
-    /// In bytes.
+    /// The size of shared memory, in bytes.
     pub shared_memory_size: usize,
-    /// How buffers are used.
+    /// The use of each buffer.
     pub io: Vec<BufferIOAttr>,
 }
 
-/// What LLVM would make.
+/// The output of the LLVM compiler. It is never created.
 #[derive(Clone, Debug)]
 pub enum PlironArtifact {
-    /// For NVIDIA.
+    /// A module for NVIDIA GPUs.
     NvptxCode(NvptxModule),
 }
 
-/// Compiles nothing.
+/// A compiler that always fails.
 #[derive(Clone, Debug)]
 pub struct PlironCompiler {
-    /// For whom it does not.
+    /// Its target.
     pub target: LlvmTarget,
 }
 
@@ -113,7 +113,7 @@ impl PlironCompiler {
         })
     }
 
-    /// As the original.
+    /// The tag of the language, as in the original crate.
     pub fn lang_tag(&self) -> &'static str {
         "ll"
     }
