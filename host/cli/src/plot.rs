@@ -23,11 +23,11 @@ pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String>
     Some(chart.to_string())
 }
 
-/// Heights of a small curve.
+/// Characters of a sparkline, by height.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A small curve of at most so many characters, between its own extremes; neighbours are averaged where there are more values.
-/// Nothing for fewer than two values.
+/// A sparkline of at most `width` characters, scaled to its smallest and largest value. If there are more values, neighbours
+/// are averaged. `None`: there are fewer than two values.
 pub(crate) fn sparkline(values: &[f64], width: usize) -> Option<String> {
     if values.len() < 2 || width == 0 {
         return None;
@@ -40,14 +40,14 @@ pub(crate) fn sparkline(values: &[f64], width: usize) -> Option<String> {
     let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let top = (HEIGHTS.len() - 1) as f64;
     let height = |value: f64| if high > low { ((value - low) / (high - low) * top).round() } else { 0.0 };
-    // A float that is no number becomes 0.
+    // NaN becomes 0.
     Some(means.iter().filter_map(|mean| HEIGHTS.get(height(*mean) as usize)).collect())
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_small_curve_lies_between_its_extremes_and_averages_neighbours() {
+    fn a_sparkline_is_scaled_to_its_extremes_and_averages_neighbours() {
         let check = |values: &[f64], width, expect: Option<&str>| {
             assert_eq!(super::sparkline(values, width).as_deref(), expect);
         };

@@ -1,4 +1,4 @@
-//! Answers of a policy as lines of text: what a transcript shows, and what a script is written in.
+//! Answers of a policy as lines of text, for transcripts and scripts.
 //!
 //! A line is text, or a tool call: `calls NAME {"argument": "value"}`. In text, `\n` is a line end, `\\` a backslash, and `\u{1b}` the
 //! character of this number; any other backslash is itself. A text that begins like a call is written `\calls ...`.
@@ -6,17 +6,17 @@
 //! In a script a line is a turn. A line that ends with a backslash continues on the next one: both belong to one turn, as a text of
 //! two lines, or as a text with calls.
 //!
-//! What [`answer_lines`] writes, [`read_script`] reads: the same text, the same names of tools, and equal arguments.
+//! [`read_script`] parses the output of [`answer_lines`] to the same text, the same names of tools, and equal arguments.
 
 use crate::{Message, Origin, Role, ToolCall, is_hidden};
 
-/// What a line of a call begins with.
+/// The beginning of a line with a call.
 const CALL: &str = "calls ";
 
-/// Why a script cannot be read.
+/// Why a script cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// A line begins like a call, and is none.
+    /// A line begins like a call, but is not one.
     #[error(
         "line {line}: a call is a tool's name with a JSON object, as in calls refund {{\"order_id\": \"A1\"}} ({why}); a text that begins so is written \\calls"
     )]
@@ -34,8 +34,8 @@ pub enum ScriptError {
     },
 }
 
-/// An answer as lines: those of its text, then one for each call. Nothing hidden is left in them, and no line of the text can be taken
-/// for a call.
+/// An answer as lines: those of its text, then one for each call. They contain no hidden characters, and no line of the text looks like
+/// a call.
 pub fn answer_lines(answer: &Message) -> Vec<String> {
     let text = answer.plain_text();
     let calls = answer.tool_calls.iter().map(|call| format!("{CALL}{} {}", shown(&call.name), arguments(call)));
@@ -56,7 +56,7 @@ fn shown(text: &str) -> String {
     text.chars().map(|one| if is_hidden(one) { hidden(one) } else { one.to_string() }).collect()
 }
 
-/// A line of text: a backslash is doubled where it would be read as something else.
+/// A line of text. A backslash is doubled if it would otherwise begin an escape.
 fn text_line(line: &str) -> String {
     let mut out = String::new();
     if line.starts_with(CALL) {
@@ -64,7 +64,7 @@ fn text_line(line: &str) -> String {
     }
     for (at, character) in line.char_indices() {
         let rest = line.get(at + character.len_utf8()..).unwrap_or_default();
-        // A hidden character is written as an escape of its own.
+        // A hidden character is written as an escape.
         let is_escape = |rest: &str| {
             rest.is_empty() || rest.starts_with(['n', '\\']) || rest.starts_with("u{") || rest.starts_with(is_hidden)
         };
@@ -78,8 +78,8 @@ fn text_line(line: &str) -> String {
     out
 }
 
-/// The arguments of a call in one line, and without hidden characters: those are white space of the JSON, or inside its strings. What is
-/// no JSON is shown, and cannot be read back.
+/// The arguments of a call in one line without hidden characters, which are white space of the JSON, or in its strings. Text that is not
+/// JSON is shown, but cannot be parsed again.
 fn arguments(call: &ToolCall) -> String {
     if serde_json::from_str::<serde_json::Value>(&call.arguments).is_err() {
         return shown(&call.arguments);
@@ -90,7 +90,7 @@ fn arguments(call: &ToolCall) -> String {
             ' '.. if !is_hidden(character) => out.push(character),
             // Of the control characters below, JSON has only white space, and only between its parts.
             ..' ' => out.push(' '),
-            // Hidden characters stand inside strings, where these are their other spelling.
+            // Other hidden characters are in strings, where they can be written as these escapes.
             _ => character.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
         }
     }
@@ -118,7 +118,7 @@ pub fn read_script(script: &str) -> Result<Vec<Message>, ScriptError> {
     if turn.is_empty() { Ok(answers) } else { Err(ScriptError::Unfinished { line: last }) }
 }
 
-/// A turn that is being read.
+/// A turn that is being parsed.
 #[derive(Debug, Default)]
 struct Turn {
     texts: Vec<String>,
@@ -152,7 +152,7 @@ impl Turn {
     }
 }
 
-/// A line of text as it is meant.
+/// Decodes a line of text.
 fn unescaped(line: &str) -> String {
     let mut rest = line;
     let mut out = String::new();
@@ -169,7 +169,7 @@ fn unescaped(line: &str) -> String {
     out
 }
 
-/// The character that the text behind a backslash stands for, and what follows; none: the backslash is itself.
+/// Decodes the text after a backslash: the character, and the rest. `None`: the backslash is literal.
 fn escape(text: &str) -> Option<(char, &str)> {
     if let Some(rest) = text.strip_prefix('\\') {
         return Some(('\\', rest));
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_answers_parse_to_themselves(
             turns in proptest::collection::vec(
                 (".{0,12}|[\\\\nu{}0-9acls \n]{0,12}|calls .{0,4}", proptest::collection::vec(("[a-z_]{1,8}", ".{0,6}", ".{0,6}"), 0..3)),
                 0..4,
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_too_odd_to_be_read(script in "(calls |[\\\\\\{}\"n\n ]|.){0,40}") {
+        fn any_text_can_be_parsed(script in "(calls |[\\\\\\{}\"n\n ]|.){0,40}") {
             drop(read_script(&script));
         }
     }

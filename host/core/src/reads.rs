@@ -1,34 +1,34 @@
-//! What a reward says that it reads of an episode, and whether that is there.
+//! The parts of an episode that a reward declares to read, and whether an episode has them.
 //!
-//! A reward declares it in [`About::extra`](crate::About::extra), under the name [`READS`], one pair for each thing:
+//! A reward declares them in [`About::extra`](crate::About::extra), under the name [`READS`], one pair for each part:
 //!
 //! | value | what is read |
 //! |---|---|
 //! | `reference` | the task's reference |
-//! | `reference-value` | the task's reference where it is a text or a number |
+//! | `reference-value` | the task's reference, if it is a text or a number |
 //! | `reference-field NAME` | a field of the task's reference |
 //! | `artefact NAME` | an artefact |
 //! | `signal NAME` | a signal |
 //! | `tool-results` | results of tool calls |
 //!
-//! `<OPTION>` as a name stands for the value of the reward's option. Several things may be alternatives. So only one case is
-//! certain to be a mistake: none of them is in any episode.
+//! `<OPTION>` as a name is replaced by the value of the reward's option. Several parts may be alternatives. So only one case is
+//! certainly a mistake: no episode has any of them.
 
 use crate::{About, Attributes, Episode, escaped};
 use std::fmt;
 
-/// The name in [`About::extra`] under which a reward declares what it reads.
+/// The name in [`About::extra`] under which a reward declares the parts that it reads.
 pub const READS: &str = "reads";
 
-/// Bytes of a name in a message.
+/// Largest number of bytes of a name in a message.
 const SHOWN_BYTES: usize = 80;
 
-/// One thing that a reward reads.
+/// One part that a reward reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
     /// The task's reference.
     Reference,
-    /// The task's reference where it is a text or a number.
+    /// The task's reference, if it is a text or a number.
     ReferenceValue,
     /// A field of the task's reference.
     ReferenceField(String),
@@ -41,7 +41,7 @@ pub enum Read {
 }
 
 impl Read {
-    /// Reads a declaration. None: this host does not know the word.
+    /// Parses a declaration. `None`: this host does not know its first word.
     fn parse(text: &str, about: &About, options: &Attributes) -> Option<Self> {
         let (kind, name) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
         let name = || Some(named(name.trim(), about, options)).filter(|name| !name.is_empty());
@@ -75,7 +75,7 @@ fn named(name: &str, about: &About, options: &Attributes) -> String {
     let Some(option) = name.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else { return name.to_owned() };
     let chosen = options.iter().find(|(known, _)| known == option).map(|(_, value)| value);
     let default = about.options.iter().find(|known| known.name == option).map(|known| &known.default_value);
-    // Without a value it shows which option is meant.
+    // Without a value, the name shows the option.
     chosen.or(default).filter(|value| !value.is_empty()).map_or_else(|| name.to_owned(), Clone::clone)
 }
 
@@ -92,19 +92,19 @@ impl fmt::Display for Read {
     }
 }
 
-/// Everything that a reward reads; at least one thing.
+/// All parts that a reward reads: at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reads(Vec<Read>);
 
 impl Reads {
-    /// What a reward declares. None: it declares nothing, or something that this host does not know; then nothing can be said
-    /// about what is missing.
+    /// The declared parts. `None`: the reward declares nothing, or something that this host does not know. Then missing parts cannot
+    /// be detected.
     pub fn declared(about: &About, options: &Attributes) -> Option<Self> {
         let all: Option<Vec<Read>> = about.declared(READS).map(|text| Read::parse(text, about, options)).collect();
         all.filter(|all| !all.is_empty()).map(Self)
     }
 
-    /// Whether an episode has any of it.
+    /// Whether an episode has any of the parts.
     pub fn any_in(&self, episode: &Episode) -> bool {
         self.0.iter().any(|read| read.is_in(episode))
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_told_in_words() {
+    fn a_declaration_is_shown_as_text() {
         let check = |reads: &[&str], options: &[(&str, &str)], expect: Option<&str>| {
             let options: Attributes = options.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             let told = Reads::declared(&about(reads), &options).map(|reads| reads.to_string());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_there_or_not() {
+    fn declared_parts_are_found_in_an_episode_or_missing() {
         let mut episode = episode();
         let mut check = |reference: Option<&str>, read: &str, expect: bool| {
             episode.task.reference = reference.map(str::to_owned);

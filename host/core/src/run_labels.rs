@@ -1,32 +1,32 @@
-//! Names and tags of runs: what people call them. They identify nothing: equal runs may have different ones.
+//! Names and tags of runs. They are not part of a run's identity: equal runs may have different ones.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest name of a run, and longest tag, in characters: each is a column of a list.
+/// Longest name of a run, and longest tag, in characters. Lists have a column for each.
 pub const LABEL_CHARACTERS: usize = 64;
-/// Most tags of one run: they are for filtering, and a list shows all of them.
+/// Largest number of tags of one run. Lists show all of them.
 pub const RUN_TAGS: usize = 32;
-/// What the id of every run begins with. No name does, so a name is never taken for an id or for its beginning.
+/// The beginning of every run id. No name begins like this, so a name is never confused with an id.
 pub const RUN_ID_PREFIX: &str = "run-";
 
-/// What a name may hold beside letters and digits.
+/// The allowed characters of a name besides letters and digits.
 const NAME_SIGNS: &[char] = &['-', '_', '.'];
-/// What a tag may hold beside letters and digits: `model=qwen` and `lr:0.1` are tags.
+/// The allowed characters of a tag besides letters and digits: `model=qwen` and `lr:0.1` are tags.
 const TAG_SIGNS: &[char] = &['-', '_', '.', ':', '=', '+'];
 
 /// A text that cannot be a name or a tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLabel {
-    /// No name.
+    /// The text is not a name.
     #[error("`{text}` is not a valid name of a run: {expected}", expected = RunName::EXPECTED)]
     Name {
         /// The text, safe to show.
         text: String,
     },
-    /// No tag.
+    /// The text is not a tag.
     #[error("`{text}` is not a valid tag: {expected}", expected = RunTag::EXPECTED)]
     Tag {
         /// The text, safe to show.
@@ -94,7 +94,7 @@ impl FromStr for RunTag {
     }
 }
 
-/// What both have in common: their text.
+/// The methods that names and tags share.
 macro_rules! text {
     ($label:ident) => {
         impl fmt::Display for $label {
@@ -122,10 +122,10 @@ macro_rules! text {
 text!(RunName);
 text!(RunTag);
 
-/// What a run is called.
+/// The labels of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLabels {
-    /// Its name; none: its id alone names it.
+    /// Its name. `None`: it has only its id.
     pub name: Option<RunName>,
     /// Its tags, at most [`RUN_TAGS`].
     pub tags: BTreeSet<RunTag>,

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Sampling {
     /// Temperature, 0 (greedy) to 2; `None`: the model's default, which newer models require.
     pub temperature: Option<f32>,
-    /// Above 0 and at most 1: answers are drawn from the least set of tokens whose probabilities add up to this; none: the model's own.
+    /// Top-p, above 0 and at most 1: tokens are drawn from the smallest set whose probabilities add up to it. `None`: the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f32>,
     /// Largest number of tokens per answer.

@@ -1,7 +1,7 @@
-//! Rewards that found nothing to read: of what a reward says that it reads, nothing was in any episode that it judged.
+//! Finds rewards that had nothing to read: no episode that they judged has any of the parts that they declare to read.
 //!
-//! Such a reward gives the same value everywhere, or none, and often a 0 that looks like a result. It belongs to another
-//! environment, or to other options.
+//! Such a reward gives the same value to every episode, often a 0 that looks like a result, or no value. It is for another
+//! environment, or for other options.
 
 use crate::run::ScoringRule;
 use clawhost_core::{Episode, PluginIdentity, Reads};
@@ -12,13 +12,13 @@ use serde::Serialize;
 pub struct Unread {
     /// The reward.
     pub reward: PluginIdentity,
-    /// What it reads, for people: ``artefact `state.json` and a reference with `state` ``.
+    /// The parts that it reads, as text: ``artefact `state.json` and a reference with `state` ``.
     pub reads: String,
-    /// Episodes that it judged; none of them had any of it.
+    /// Number of judged episodes. None of them has any of these parts.
     pub episodes: u64,
 }
 
-/// What was found for one reward.
+/// The state of the search for one reward.
 struct Tally {
     reward: PluginIdentity,
     reads: Reads,
@@ -26,11 +26,11 @@ struct Tally {
     is_found: bool,
 }
 
-/// Counts what was there to read, for every reward that says what it reads.
+/// Searches episodes for the declared parts of every reward that declares some.
 pub struct Readings(Vec<Tally>);
 
 impl Readings {
-    /// Nothing is counted yet.
+    /// The state before the first episode.
     pub fn of(rules: &[ScoringRule]) -> Self {
         let tally = |rule: &ScoringRule| {
             let reads = Reads::declared(&rule.reward.description().about, &rule.options)?;
@@ -39,7 +39,7 @@ impl Readings {
         Self(rules.iter().filter_map(tally).collect())
     }
 
-    /// Counts an episode. One that failed is judged by nobody.
+    /// Adds an episode. Failed episodes are ignored, because no reward judges them.
     pub fn add(&mut self, episode: &Episode) {
         if !episode.ending.is_complete() {
             return;

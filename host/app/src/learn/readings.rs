@@ -1,18 +1,18 @@
-//! After the first iteration: which rewards found nothing to read.
+//! Warns after the first iteration about rewards that found nothing to read.
 
 use crate::events::{Event, EventSink, Warning};
 use clawhost_play::{Readings, ScoringRule};
 use std::sync::{Mutex, PoisonError};
 
-/// Hands events on. The episodes of the first iteration are looked through for what the rewards read.
+/// Forwards events. Searches the episodes of the first iteration for the parts that the rewards read.
 pub(super) struct FirstReadings<'a> {
     events: &'a dyn EventSink,
-    /// None: the first iteration is over.
+    /// `None`: the first iteration has ended.
     readings: Mutex<Option<Readings>>,
 }
 
 impl<'a> FirstReadings<'a> {
-    /// These rewards judge.
+    /// Searches for the parts that these rewards read.
     pub(super) fn new(events: &'a dyn EventSink, rewards: &[ScoringRule]) -> Self {
         Self { events, readings: Mutex::new(Some(Readings::of(rewards))) }
     }

@@ -1,39 +1,39 @@
-//! Runs by what people call them: found, filtered, summed up, named and tagged.
+//! Finds, filters, summarises, names and tags runs.
 
 use crate::{Digest, RunId, RunKind, RunLabels, RunName, RunRow, RunState, RunTag, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which runs. Everything that is set must hold; an empty set allows all.
+/// A filter of runs. All conditions that are set must hold. An empty set allows all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// It has all of these tags.
+    /// The run has all of these tags.
     pub tags: BTreeSet<RunTag>,
-    /// It came so far.
+    /// The run is in one of these states.
     pub states: BTreeSet<RunState>,
-    /// It is for this.
+    /// The run is of one of these kinds.
     pub kinds: BTreeSet<RunKind>,
-    /// It began at this time or later (milliseconds since 1970).
+    /// The run began at this time or later (milliseconds since 1970).
     pub begun_from: Option<u64>,
-    /// It began at this time or earlier (milliseconds since 1970).
+    /// The run began at this time or earlier (milliseconds since 1970).
     pub begun_to: Option<u64>,
-    /// At most so many, newest first; none: all.
+    /// Largest number of runs, newest first. `None`: all.
     pub limit: Option<u64>,
 }
 
-/// How the episodes of a run ended, those of its phases included.
+/// Numbers of episodes of a run, including its phases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct EpisodeTally {
-    /// All that are recorded.
+    /// Recorded episodes.
     pub episodes: u64,
-    /// Those with a reward.
+    /// Episodes with a reward.
     pub scored: u64,
-    /// Those that wait for a verdict.
+    /// Episodes that wait for a verdict.
     pub pending: u64,
-    /// Those that could not be completed.
+    /// Episodes that could not be completed.
     pub failed: u64,
-    /// All by how they ended.
+    /// Recorded episodes, by ending.
     pub endings: BTreeMap<String, u64>,
 }
 
@@ -42,68 +42,68 @@ pub struct EpisodeTally {
 pub struct PhaseRow {
     /// The phase.
     pub id: RunId,
-    /// How far it came.
+    /// Its state.
     pub state: RunState,
-    /// Episodes that it plays if nothing stops it.
+    /// Planned episodes.
     pub planned: u64,
-    /// Episodes that are recorded.
+    /// Recorded episodes.
     pub episodes: u64,
-    /// Those with a reward.
+    /// Episodes with a reward.
     pub scored: u64,
-    /// Their mean reward; none if none is scored.
+    /// Their mean reward. `None`: no episode has one.
     pub reward_mean: Option<f64>,
 }
 
 /// Reads runs by their labels and their states.
 pub trait RunReader {
-    /// Runs that a filter selects, newest first; phases are no runs of their own.
+    /// The runs that a filter selects, newest first, without phases.
     ///
     /// # Errors
     /// The store cannot be read; the same holds for every method below.
     fn select_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
-    /// What a run is called; nothing where there is no such run.
+    /// The name and tags of a run. Empty if there is no such run.
     fn labels(&self, run: &RunId) -> Result<RunLabels, StoreError>;
-    /// The run of this name.
+    /// The run with this name.
     fn run_named(&self, name: &RunName) -> Result<Option<RunId>, StoreError>;
-    /// Runs whose id begins with a text, newest first, at most so many; no phases.
+    /// The runs whose id begins with a text, newest first, up to a limit, without phases.
     fn runs_beginning(&self, text: &str, limit: u64) -> Result<Vec<RunId>, StoreError>;
-    /// The newest run of this digest that has finished.
+    /// The newest finished run with this digest.
     fn finished_run(&self, digest: &Digest) -> Result<Option<RunId>, StoreError>;
     /// The phases of a run, in the order in which they began.
     fn phases(&self, run: &RunId) -> Result<Vec<PhaseRow>, StoreError>;
-    /// How the episodes of a run ended; which of them are pending is a matter of the time (milliseconds since 1970).
+    /// Numbers of episodes of a run. Pending ones are determined at the time `now` (milliseconds since 1970).
     fn tally(&self, run: &RunId, now: u64) -> Result<EpisodeTally, StoreError>;
 }
 
-/// A change of what a run is called.
+/// A change of a run's name or tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelChange {
-    /// Another name; none: no name any more.
+    /// Sets the name. `None`: removes it.
     Name(Option<RunName>),
-    /// Tags that it gets and tags that it loses. One that is in both is lost.
+    /// Adds and removes tags. A tag in both sets is removed.
     Tags {
-        /// It gets these.
+        /// Added tags.
         added: BTreeSet<RunTag>,
-        /// It loses these.
+        /// Removed tags.
         removed: BTreeSet<RunTag>,
     },
 }
 
-/// What came of a change of labels.
+/// The result of a change of labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Relabelled {
-    /// It is called so now.
+    /// The current labels.
     Now(RunLabels),
     /// There is no such run.
     NoRun,
-    /// It would have more than [`RUN_TAGS`](crate::RUN_TAGS) tags.
+    /// The run would have more than [`RUN_TAGS`](crate::RUN_TAGS) tags.
     TooManyTags,
 }
 
 /// Names and tags runs.
 #[async_trait]
 pub trait RunLabelStore: Send + Sync {
-    /// Changes what a run is called, at once or not at all.
+    /// Changes the labels of a run, completely or not at all.
     ///
     /// # Errors
     /// Another run has the name ([`StoreError::NameTaken`]), or the store cannot be written.

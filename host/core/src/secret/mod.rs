@@ -105,7 +105,7 @@ impl Secrets {
         Self(secrets.into_iter().filter(|secret| secret.is_scrubbed()).flat_map(Secret::spellings).collect())
     }
 
-    /// Whether there are no secrets.
+    /// Whether there are no secrets to scrub.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

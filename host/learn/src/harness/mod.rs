@@ -216,7 +216,7 @@ pub struct EntryRow {
     pub support: u64,
     /// The reflector that proposed it first, or who planted it.
     pub created_by: String,
-    /// In how many episodes of the run it could apply; none: no episode was looked at.
+    /// The numbers of episodes of the run in which it could apply. `None`: no episode was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<LessonUse>,
 }

@@ -23,9 +23,9 @@ pub enum LossError {
 /// derivative per trained token, unit by unit. It may be called more than once for a piece, if memory was short.
 pub type PieceLoss<'a> = dyn Fn(usize, &[Vec<TokenScores>]) -> Result<Vec<Vec<f64>>, LossError> + Sync + 'a;
 
-/// A trainer whose weights, gradients and moments lie on a device.
+/// A trainer whose weights, gradients and moments are on a device.
 ///
-/// A device may report that it is lost by a panic; the caller runs every method inside
+/// A device may report with a panic that it is lost. The caller runs every method inside
 /// [`ComputeDevice::guarded`](crate::device::ComputeDevice::guarded). A method that fails or panics changes nothing.
 pub trait AcceleratedTrainer: fmt::Debug + Send + Sync {
     /// The state that a step depends on.
@@ -53,7 +53,7 @@ pub trait AcceleratedTrainer: fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of the loss, or the device returns no data.
     fn accumulate(&mut self, units: &[&[Sequence]], loss: &PieceLoss<'_>) -> Result<Vec<usize>, LossError>;
-    /// Takes a step with the accumulated gradients; none: there are none.
+    /// Takes a step with the accumulated gradients. `None`: there are none.
     ///
     /// # Errors
     /// A gradient or a new weight is not finite.
