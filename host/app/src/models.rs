@@ -4,13 +4,13 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
 use crate::{AppError, RequestError, drivers};
-use clawhost_core::{Llm, Secret, Usage};
+use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{
-    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, Scripted, Spending, key_from_file,
+    Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::ffi::OsString;
@@ -127,6 +127,7 @@ pub struct ModelFactory {
     plain_key_for: Mutex<Option<Dialect>>,
     spent: Arc<Mutex<Spending>>,
     idle: Arc<IdleTally>,
+    secrets: KnownSecrets,
 }
 
 /// A policy model, and whether it reads system messages.
@@ -137,8 +138,9 @@ pub(crate) struct Opened {
 }
 
 impl ModelFactory {
-    /// Models under this budget, with at most `concurrency` concurrent calls.
-    pub fn new(settings: ModelSettings, budget: &BudgetSpec, concurrency: usize) -> Self {
+    /// Models under this budget, with at most `concurrency` concurrent calls. `secrets` receives the keys that are read: none of
+    /// them is in any answer.
+    pub fn new(settings: ModelSettings, budget: &BudgetSpec, concurrency: usize, secrets: KnownSecrets) -> Self {
         Self {
             settings,
             budget: Budget { tokens: budget.max_tokens_total, cost: budget.max_cost },
@@ -147,6 +149,7 @@ impl ModelFactory {
             plain_key_for: Mutex::new(None),
             spent: Arc::default(),
             idle: Arc::default(),
+            secrets,
         }
     }
 
@@ -213,8 +216,10 @@ impl ModelFactory {
             let (spec, kind, address) = (spec.to_owned(), dialect.name().to_owned(), address.to_owned());
             return Err(RequestError::NoModelName { spec, kind, address }.into());
         }
+        let key = self.key(dialect)?;
+        key.iter().for_each(|key| self.secrets.add(key));
         Ok(Endpoint::new(EndpointConfig {
-            key: self.key(dialect)?,
+            key,
             timeout: Duration::from_secs(self.settings.timeout_seconds),
             retries: self.settings.retries,
             concurrency: self.concurrency,
@@ -273,7 +278,8 @@ impl ModelFactory {
     }
 
     fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {
-        Arc::new(Metered::new(model, self.budget, self.prices, self.spent.clone()))
+        let guarded = Arc::new(Guarded::new(model, self.secrets.clone()));
+        Arc::new(Metered::new(guarded, self.budget, self.prices, self.spent.clone()))
     }
 
     /// Opens the models that plugins may use.

@@ -37,7 +37,8 @@ impl<'a> Session<'a> {
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let concurrency = usize::from(spec.play.concurrency);
-        let models = ModelFactory::new(workspace.settings().models.clone(), &spec.budget, concurrency);
+        let (settings, secrets) = (workspace.settings().models.clone(), workspace.secrets().clone());
+        let models = ModelFactory::new(settings, &spec.budget, concurrency, secrets);
         let Opened { model, ignores_system_prompt } = match learning {
             Some(model) => models.opened(model),
             None => models.policy(&spec.policy.model, events)?,

@@ -2,7 +2,7 @@
 
 use crate::models::ModelSettings;
 use crate::{AppError, HostSettings, RequestError};
-use clawhost_core::{Clock, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader};
+use clawhost_core::{Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader};
 use clawhost_engine::{CacheKey, Host};
 use clawhost_store::{FileLeases, Reader, Store, StoreOptions};
 use std::io::Write as _;
@@ -89,6 +89,8 @@ pub struct Workspace {
     store: Arc<Store>,
     leases: FileLeases,
     clock: Arc<dyn Clock>,
+    /// Keys that were read for this workspace. No record repeats one.
+    secrets: KnownSecrets,
     /// While it is held, no process removes records or blobs.
     _folder: Box<dyn Lease>,
 }
@@ -122,15 +124,16 @@ impl Workspace {
         make(&folder)?;
         let leases = FileLeases::new(&folder);
         let held = hold_folder(&folder, LeaseMode::Shared)?;
-        #[cfg_attr(not(feature = "failpoints"), allow(unused_mut, reason = "failpoints alone change it"))]
         let mut options = StoreOptions::bounded(settings.store_bytes);
+        let secrets = KnownSecrets::default();
+        options.secrets = secrets.clone();
         #[cfg(feature = "failpoints")]
         {
             options.fail_after_commit = settings.fail_after_commit;
         }
         let store = Arc::new(Store::open(&folder, options)?);
         let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        Ok(Self { settings, store, leases, clock, _folder: held })
+        Ok(Self { settings, store, leases, clock, secrets, _folder: held })
     }
 
     /// Opens a data folder for reading. Creates nothing.
@@ -164,6 +167,11 @@ impl Workspace {
     /// The clock of records.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
+    }
+
+    /// The keys that were read for this workspace.
+    pub fn secrets(&self) -> &KnownSecrets {
+        &self.secrets
     }
 
     /// The store.

@@ -4,7 +4,7 @@ use crate::args::{DoctorArgs, MachineArgs};
 use crate::context::Context;
 use crate::exit::{Exit, hint};
 use clawhost_app::{ModelFactory, Silent};
-use clawhost_core::{Message, ModelRequest, Origin, Role, escaped};
+use clawhost_core::{KnownSecrets, Message, ModelRequest, Origin, Role, escaped};
 use clawhost_devkit::doctor::{Finding, State, examine};
 use clawhost_providers::Dialect;
 use clawhost_run_config::BudgetSpec;
@@ -66,7 +66,7 @@ fn key(dialect: Dialect) -> Finding {
 async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyhow::Result<Finding> {
     let machine = MachineArgs { endpoint: arguments.endpoint.clone(), ..MachineArgs::default() };
     let budget = BudgetSpec { max_tokens_total: None, max_cost: None, price: None };
-    let models = ModelFactory::new(context.model_settings(&machine)?, &budget, 1);
+    let models = ModelFactory::new(context.model_settings(&machine)?, &budget, 1, KnownSecrets::default());
     let model = models.model(spec, &Silent)?;
     let request = ModelRequest {
         messages: vec![Message::text(Role::User, Origin::Host, "Reply with one of: ready.")],

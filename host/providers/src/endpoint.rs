@@ -386,7 +386,7 @@ impl Endpoint {
             let begun = passing.as_deref().is_some_and(|passing| passing.begun);
             match tried {
                 Ok((response, came)) => {
-                    let mut response = scrubbed(&self.secrets, response);
+                    let mut response = scrubbed(&self.secrets, response)?;
                     response.ignored = config.dialect.ignored(request, &response, stream && came == Came::Whole);
                     if came != Came::InPieces && passing.is_some_and(|passing| passing.whole(&response).is_break()) {
                         return Err(ModelError::Stopped);

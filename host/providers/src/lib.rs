@@ -1,7 +1,7 @@
 //! Clients of model endpoints (floor 2): the only crate that uses the network.
 //!
 //! [`Endpoint`] calls any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for
-//! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget.
+//! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget, [`Guarded`] keeps keys out of what it answers.
 //!
 //! Invariants: a key is read from the environment or a file, is stored in a [`Secret`](clawhost_core::Secret), and never appears in output, logs,
 //! errors or answers, even if an endpoint quotes it, encoded and in fragments. It is never sent over plain HTTP to another machine. Every
@@ -10,6 +10,7 @@
 mod dialect;
 mod endpoint;
 mod error;
+mod guarded;
 mod key_file;
 mod metered;
 mod passing;
@@ -18,6 +19,7 @@ mod scripted;
 pub use dialect::Dialect;
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
+pub use guarded::Guarded;
 pub use key_file::key_from_file;
 pub use metered::{Budget, Ledger, Metered, Prices, Spending};
 pub use scripted::Scripted;

@@ -1,6 +1,6 @@
 //! Passes deltas on, with the key scrubbed, and tracks whether any was passed on, because deltas cannot be taken back.
 
-use clawhost_core::{DeltaSink, Message, ModelDelta, ModelResponse, Part, ScrubbedText, Secrets, TokenLogprob};
+use clawhost_core::{DeltaSink, ModelDelta, ModelError, ModelResponse, ScrubbedText, Secrets, TokenLogprob};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -90,33 +90,16 @@ impl<'a> Passing<'a> {
     }
 }
 
-/// The answer with the key scrubbed: an endpoint may quote the request.
-pub(crate) fn scrubbed(secrets: &Secrets, mut response: ModelResponse) -> ModelResponse {
+/// The answer without keys in any text: an endpoint may quote the request.
+pub(crate) fn scrubbed(secrets: &Secrets, mut response: ModelResponse) -> Result<ModelResponse, ModelError> {
     if secrets.is_empty() {
-        return response;
+        return Ok(response);
     }
-    let clean = |text: &mut String| secrets.scrub_in(text);
-    let Message { parts, tool_calls, .. } = &mut response.message;
-    for part in parts {
-        if let Part::Text(text) | Part::Json(text) | Part::Other(text) = part {
-            clean(text);
-        }
-    }
-    for call in tool_calls {
-        clean(&mut call.id);
-        clean(&mut call.name);
-        clean(&mut call.arguments);
-    }
-    clean(&mut response.finish);
-    if let Some(model) = &mut response.answered_by {
-        clean(&mut model.model);
-        model.version.iter_mut().for_each(clean);
-    }
-    // The tokens together may spell the key, and so may an alternative.
+    // The tokens together may spell a key, and so may an alternative.
     let spelled: String = response.logprobs.iter().map(|token| token.token.as_str()).collect();
     let mut alternatives = response.logprobs.iter().flat_map(|token| &token.alternatives);
     if secrets.are_in(&spelled) || alternatives.any(|(text, _)| secrets.are_in(text)) {
         response.logprobs.clear();
     }
-    response
+    secrets.scrub_all(response).map_err(|kept| ModelError::InvalidResponse(kept.to_string()))
 }

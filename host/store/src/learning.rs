@@ -163,6 +163,7 @@ impl Reader {
 #[async_trait]
 impl LearningStore for Store {
     async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        let checkpoint = self.checked("a checkpoint").checkpoint(checkpoint)?;
         let (rows, blobs) = off_executor(move || prepare(checkpoint)).await?;
         self.write_with(Write::Checkpoint(Box::new(rows)), blobs).await
     }
@@ -215,6 +216,8 @@ impl LearningStore for Store {
     }
 
     async fn add_version(&self, version: PlaybookVersion, ledger: Option<PlaybookLedger>) -> Result<(), StoreError> {
+        let door = self.checked("a playbook");
+        let (version, ledger) = (door.version(version)?, door.ledger(ledger)?);
         self.write(Write::Version(Box::new(version), ledger)).await
     }
 }

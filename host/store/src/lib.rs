@@ -19,6 +19,7 @@ mod blobs;
 mod compressor;
 mod dictionaries;
 mod documents;
+mod door;
 mod episode_filter;
 mod episode_rows;
 mod error;

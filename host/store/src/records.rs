@@ -31,7 +31,8 @@ pub(crate) fn state_name(state: RunState) -> &'static str {
 #[async_trait]
 impl EpisodeStore for Store {
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError> {
-        self.write(Write::Begin(Box::new(run.clone()))).await
+        let run = self.checked("the run").record(run.clone())?;
+        self.write(Write::Begin(Box::new(run))).await
     }
 
     async fn resume_run(&self, run: &RunId) -> Result<(), StoreError> {
@@ -39,6 +40,8 @@ impl EpisodeStore for Store {
     }
 
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError> {
+        let door = self.checked("an episode");
+        let episodes: Vec<Recorded> = episodes.into_iter().map(|one| door.recorded(one)).collect::<Result<_, _>>()?;
         // Large artefacts take long to hash.
         let (rows, blobs) = if episodes.iter().any(|recorded| artefacts::has_large(&recorded.episode)) {
             let compressor = self.compressor().clone();
@@ -51,17 +54,22 @@ impl EpisodeStore for Store {
     }
 
     async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError> {
-        self.write(Write::Open(episode.clone())).await
+        let mut episode = episode.clone();
+        episode.session = self.checked("a session").record(episode.session)?;
+        self.write(Write::Open(episode)).await
     }
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
-        self.add_verdicts(judged).await
+        let door = self.checked("a verdict");
+        let clean = |one: Judged| Ok(Judged { record: door.record(one.record)?, key: door.record(one.key)?, ..one });
+        self.add_verdicts(judged.into_iter().map(clean).collect::<Result<_, StoreError>>()?).await
     }
 
     async fn finish_run(&self, run: &RunId, summary: &serde_json::Value, spent: Usage) -> Result<(), StoreError> {
         let stopped = summary.get("stopped").is_some_and(|why| !why.is_null());
         let state = if stopped { RunState::Stopped } else { RunState::Finished };
-        let (summary, spent) = (summary.to_string(), serde_json::json!(spent).to_string());
+        let summary = self.checked("the summary").document(summary.to_string())?;
+        let spent = serde_json::json!(spent).to_string();
         self.write(Write::Finish { run: run.clone(), state, summary, spent }).await
     }
 }

@@ -3,12 +3,13 @@
 use crate::blobs::Blobs;
 use crate::compressor::{Compressor, SUBJECTS};
 use crate::dictionaries::{self, Loaded};
+use crate::door::{Checked, Door};
 use crate::episode_rows::EpisodeRows;
 use crate::error::{Fault, explain};
 use crate::reader::Reader;
 use crate::{learning, playbooks, plugins, records, retention, runs, schema};
 use clawhost_core::{
-    Admission, Digest, Episode, Judged, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion, Relabelled, Removal,
+    Admission, Digest, Episode, Judged, KnownSecrets, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion, Relabelled, Removal,
     Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -19,11 +20,13 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tokio::sync::oneshot;
 
 /// How a store is opened.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct StoreOptions {
     /// Largest size of the database. Reaching it is reported as a full disk. `None`: only the disk limits it. Blobs do
     /// not count.
     pub max_bytes: Option<u64>,
+    /// Keys that no record may repeat: they are scrubbed from every text.
+    pub secrets: KnownSecrets,
     /// After this commit, counted from 1, the writer ends as if the process had died: the write gets no answer, and
     /// later writes fail. `None`: never.
     #[cfg(feature = "failpoints")]
@@ -36,6 +39,7 @@ impl StoreOptions {
     pub fn bounded(max_bytes: Option<u64>) -> Self {
         Self {
             max_bytes,
+            secrets: KnownSecrets::default(),
             #[cfg(feature = "failpoints")]
             fail_after_commit: None,
         }
@@ -106,6 +110,7 @@ pub struct Store {
     /// An idle reader.
     idle: Arc<Mutex<Option<Reader>>>,
     compressor: Compressor,
+    door: Door,
     #[cfg(feature = "failpoints")]
     failpoint: crate::failpoints::Failpoint,
 }
@@ -148,6 +153,7 @@ impl Store {
             thread: Some(thread),
             idle: Arc::default(),
             compressor,
+            door: Door::new(options.secrets),
             #[cfg(feature = "failpoints")]
             failpoint,
         })
@@ -160,6 +166,11 @@ impl Store {
 
     pub(crate) fn compressor(&self) -> &Compressor {
         &self.compressor
+    }
+
+    /// The door for records of one kind, which errors name.
+    pub(crate) fn checked<'a>(&self, what: &'a str) -> Checked<'a> {
+        self.door.checked(what)
     }
 
     /// Commits since this store was opened.

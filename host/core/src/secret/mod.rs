@@ -3,11 +3,13 @@
 //! An endpoint may quote the key that it received: in an answer or an error, and in any encoding. [`Secrets::scrub`] finds a key
 //! in upper and lower case, with the escapes of JSON, URLs and HTML, and as hexadecimal digits and Base64.
 
+mod known;
 mod spelling;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use known::{KeptSecret, KnownSecrets};
 pub use stream::ScrubbedText;
 
 use base64::Engine as _;

@@ -104,7 +104,49 @@ fn fragments(text: &str, lengths: &[usize]) -> Vec<String> {
     all
 }
 
+#[test]
+fn every_text_of_a_value_is_scrubbed_and_its_numbers_stay() {
+    let value = serde_json::json!({
+        "a": [1.5, null, true, format!("is {KEY}")],
+        KEY: { "deep": ["sk%2dProj_4%2F7%252ba9Zq", 7] },
+        "plain": "kept",
+    });
+    let expect = serde_json::json!({ "a": [1.5, null, true, "is [key]"], "plain": "kept", "[key]": { "deep": ["[key]", 7] } });
+    assert_eq!(secrets().scrub_all(value.clone()).unwrap(), expect);
+    assert_eq!(Secrets::default().scrub_all(value.clone()).unwrap(), value);
+    let plain = "{\"a\":   1}".to_owned();
+    assert_eq!(secrets().scrub_document(plain.clone()).unwrap(), (plain, false), "as it was written");
+    assert!(secrets().scrub_all(vec![STANDARD.encode(KEY)]).unwrap().join("").contains(SCRUBBED));
+    let refused = secrets().scrub_document(format!("no json: {KEY}")).unwrap_err().to_string();
+    assert!(refused.starts_with("it repeats a key") && !refused.contains(KEY), "{refused}");
+}
+
+#[test]
+fn keys_that_are_added_later_are_known_to_all_doors() {
+    let (known, other) = (KnownSecrets::default(), KnownSecrets::default());
+    let door = known.clone();
+    assert!(door.secrets().is_empty());
+    known.add(&Secret::new(KEY).unwrap());
+    known.add(&Secret::new("another-key-12").unwrap());
+    assert_eq!(door.secrets().scrub(&format!("{KEY} another-key-12")), "[key] [key]");
+    assert!(other.secrets().is_empty());
+}
+
 proptest! {
+    #[test]
+    fn no_document_keeps_a_key_in_any_of_its_texts(
+        key in keys(),
+        texts in prop::collection::vec((prop::collection::vec(0_u8..24, 60), "[ -~]{0,9}", "[ -~]{0,9}"), 1..4),
+    ) {
+        let secrets = Secrets::of(&[Secret::new(&key).unwrap()]);
+        let spelled = |ways: &[u8]| key.bytes().zip(ways).map(|(byte, way)| written(byte, *way)).collect::<String>();
+        let texts: Vec<String> =
+            texts.iter().map(|(ways, before, after)| format!("{before} {} {after}", spelled(ways))).collect();
+        let document = serde_json::json!({ "texts": texts, "one": { "more": [texts.first()] } });
+        let (clean, found) = secrets.scrub_document(document.to_string()).unwrap();
+        prop_assert!(found && !secrets.are_in(&clean), "{document} became {clean}");
+    }
+
     #[test]
     fn every_mixture_of_escapes_is_scrubbed_in_any_fragments(
         key in keys(),
