@@ -8,6 +8,7 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod doors;
 mod streams;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]

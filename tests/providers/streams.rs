@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Requests a stream; returns the deltas and the answer.
-async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
+pub(super) async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
     let mut heard = Vec::new();
     let mut sink = |delta| {
         heard.push(delta);
@@ -22,7 +22,7 @@ async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Resu
     (heard, response)
 }
 
-fn text(deltas: &[ModelDelta]) -> String {
+pub(super) fn text(deltas: &[ModelDelta]) -> String {
     let text = |delta: &ModelDelta| if let ModelDelta::Text(text) = delta { Some(text.clone()) } else { None };
     deltas.iter().filter_map(text).collect()
 }

@@ -1,7 +1,7 @@
 //! The results of a run, for people and for machines.
 
 use clawhost_app::{Played, Timing, time};
-use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, escaped, thousands};
+use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, counted, escaped, thousands};
 use clawhost_play::{Branching, FailureCount, Plan, RunReport, StopReason};
 use clawhost_run_config::{PluginSpec, RewardSpec, RunSpec};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn reward(reward: &RewardSpec) -> Value {
 pub(crate) fn spent(timing: &Timing) -> Value {
     let Timing { spent, is_priced, .. } = timing;
     json!({
-        "calls": spent.calls, "prompt_tokens": spent.usage.prompt_tokens,
+        "calls": spent.calls, "estimated_calls": spent.estimated, "prompt_tokens": spent.usage.prompt_tokens,
         "completion_tokens": spent.usage.completion_tokens, "cost": is_priced.then_some(spent.cost),
     })
 }
@@ -211,7 +211,7 @@ fn budgets(out: &mut impl std::io::Write, played: &Played) -> std::io::Result<()
         thousands((report.episodes.len() as f64 / seconds.max(1e-9)) as u64),
     )?;
     let usage = timing.spent.usage;
-    let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+    let tokens = usage.tokens();
     let of = spec.budget.max_tokens_total.map(|limit| format!(" of {}", thousands(limit))).unwrap_or_default();
     let cost = match spec.budget.max_cost {
         Some(limit) => format!(", cost {:.6} of {limit}", timing.spent.cost),
@@ -228,7 +228,11 @@ fn budgets(out: &mut impl std::io::Write, played: &Played) -> std::io::Result<()
         thousands(tokens),
         report.failed,
         failures_allowed(spec),
-    )
+    )?;
+    match timing.spent.estimated {
+        0 => Ok(()),
+        some => writeln!(out, "{}{} came without usage: their tokens are estimated", row(""), counted(some, "answer")),
+    }
 }
 
 /// How many episodes may fail before the run stops.

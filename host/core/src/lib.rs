@@ -45,7 +45,7 @@ pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
-pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage};
+pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage, estimated_tokens};
 pub use plugin::{About, GIVES, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::*;
 pub use reads::{READS, Read, Reads};

@@ -178,6 +178,21 @@ pub struct Usage {
     pub cached_tokens: u64,
 }
 
+/// Bytes of text per token, in an estimate. English text has about four; other text has fewer, and is estimated too low.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The estimated tokens of a text of this many bytes: a quarter, at least one.
+pub fn estimated_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN).max(1)
+}
+
+impl Usage {
+    /// All tokens, read and generated.
+    pub fn tokens(self) -> u64 {
+        self.prompt_tokens.saturating_add(self.completion_tokens)
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);

@@ -4,7 +4,7 @@ use crate::dialect::Wishes;
 use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
-use clawhost_core::{DeltaSink, Digest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets};
+use clawhost_core::{DeltaSink, Digest, IgnoredRequest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets};
 use clawhost_wire::{ANSWER_BYTES, WireError};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -388,6 +388,9 @@ impl Endpoint {
                 Ok((response, came)) => {
                     let mut response = scrubbed(&self.secrets, response)?;
                     response.ignored = config.dialect.ignored(request, &response, stream && came == Came::Whole);
+                    if response.estimate_usage(request.bytes()) {
+                        response.ignored.push(IgnoredRequest::Usage);
+                    }
                     if came != Came::InPieces && passing.is_some_and(|passing| passing.whole(&response).is_break()) {
                         return Err(ModelError::Stopped);
                     }

@@ -1,9 +1,12 @@
 //! Budgets: a run's spending in tokens and money is limited by the operator.
 
 use async_trait::async_trait;
-use clawhost_core::{DeltaSink, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse, Usage};
+use clawhost_core::{
+    DeltaSink, IgnoredRequest, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse, Usage,
+    estimated_tokens,
+};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Prices in the operator's currency per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,18 +33,26 @@ pub struct Spending {
     pub usage: Usage,
     /// Number of answered calls.
     pub calls: u64,
+    /// Calls whose endpoint reported no usage, so that it was estimated.
+    pub estimated: u64,
     /// Money; 0 if prices are unknown.
     pub cost: f64,
+    /// Estimated tokens that the requests in flight read. They count until their answers say what they cost.
+    in_flight: u64,
 }
 
 impl Spending {
     /// Adds tokens at these prices.
     pub fn add(&mut self, usage: Usage, prices: Option<Prices>) {
         self.usage += usage;
-        if let Some(prices) = prices {
-            let (read, written) = (usage.prompt_tokens as f64, usage.completion_tokens as f64);
-            self.cost += (read * prices.input + written * prices.output) / 1e6;
-        }
+        self.cost += prices.map_or(0.0, |prices| prices.of(usage));
+    }
+}
+
+impl Prices {
+    /// The cost of tokens.
+    fn of(self, usage: Usage) -> f64 {
+        (usage.prompt_tokens as f64 * self.input + usage.completion_tokens as f64 * self.output) / 1e6
     }
 }
 
@@ -55,8 +66,8 @@ impl Meter for Ledger {
     }
 }
 
-/// A model with a budget. Calls in flight when the budget is exhausted are still paid for: at most as many as run
-/// concurrently.
+/// A model with a budget. A request in flight counts by an estimate of what it reads, at least one token, until its answer says
+/// what it costs. So the budget can be exceeded by the answers in flight, and by nothing else.
 pub struct Metered {
     model: Arc<dyn Llm>,
     budget: Budget,
@@ -76,16 +87,25 @@ impl Metered {
         Self { model, budget, prices, spent }
     }
 
-    fn check(&self) -> Result<(), ModelError> {
-        let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        let tokens = spent.usage.prompt_tokens.saturating_add(spent.usage.completion_tokens);
+    fn spent(&self) -> MutexGuard<'_, Spending> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Admits a request if the budget is not spent, and counts it as in flight.
+    fn admit(&self, request: &ModelRequest) -> Result<Bill<'_>, ModelError> {
+        let reading = |prompt_tokens| Usage { prompt_tokens, ..Usage::default() };
+        let read = reading(estimated_tokens(request.bytes()));
+        let mut spent = self.spent();
+        let tokens = spent.usage.tokens().saturating_add(spent.in_flight);
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
             return Err(ModelError::Budget(format!("{tokens} of {limit} tokens")));
         }
-        if let Some(limit) = self.budget.cost.filter(|limit| spent.cost >= *limit) {
-            return Err(ModelError::Budget(format!("{:.4} of {limit} spent", spent.cost)));
+        let cost = spent.cost + self.prices.map_or(0.0, |prices| prices.of(reading(spent.in_flight)));
+        if let Some(limit) = self.budget.cost.filter(|limit| cost >= *limit) {
+            return Err(ModelError::Budget(format!("{cost:.4} of {limit} spent")));
         }
-        Ok(())
+        spent.in_flight = spent.in_flight.saturating_add(read.tokens());
+        Ok(Bill { metered: self, read, reported: Usage::default(), written: 0, is_paid: false })
     }
 }
 
@@ -96,46 +116,78 @@ impl Llm for Metered {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        self.check()?;
+        let mut bill = self.admit(request)?;
         let response = self.model.complete(request).await?;
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.add(response.usage, self.prices);
-        spent.calls += 1;
+        bill.pay(&response);
         Ok(response)
     }
 
     /// An answer that is interrupted, or not read to its end, costs the usage that the endpoint reported until then. Some
-    /// endpoints report it only at the end.
+    /// endpoints report it only at the end: then what was read and written so far is estimated.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
-        self.check()?;
-        let mut bill = Bill { sink, reported: Usage::default(), metered: self };
-        let response = self.model.stream(request, &mut bill).await?;
-        bill.reported = response.usage;
-        drop(bill);
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).calls += 1;
+        let mut bill = self.admit(request)?;
+        let response = self.model.stream(request, &mut Counting { sink, bill: &mut bill }).await?;
+        bill.pay(&response);
         Ok(response)
     }
 }
 
-/// Tracks the usage of a stream, and charges it when dropped, because the stream's future may be dropped.
+/// What one request costs. Charged when it is dropped, because the future of a request may be dropped.
 struct Bill<'a> {
-    sink: &'a mut dyn DeltaSink,
-    reported: Usage,
     metered: &'a Metered,
+    /// An estimate of what the model reads.
+    read: Usage,
+    /// What the endpoint reported so far.
+    reported: Usage,
+    /// Bytes of the answer so far.
+    written: usize,
+    is_paid: bool,
 }
 
-impl DeltaSink for Bill<'_> {
-    fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
-        if let ModelDelta::Usage(usage) = &delta {
-            self.reported = *usage;
+impl Bill<'_> {
+    /// The answer is complete.
+    fn pay(&mut self, response: &ModelResponse) {
+        self.is_paid = true;
+        let mut spent = self.metered.spent();
+        spent.add(response.usage, self.metered.prices);
+        spent.calls += 1;
+        spent.estimated += u64::from(response.ignored.contains(&IgnoredRequest::Usage));
+    }
+
+    /// The cost of an answer that is not complete.
+    fn interrupted(&self) -> Usage {
+        match (self.reported.tokens(), self.written) {
+            (0, 0) => Usage::default(),
+            (0, written) => Usage { completion_tokens: estimated_tokens(written), ..self.read },
+            _ => self.reported,
         }
-        self.sink.delta(delta)
     }
 }
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        let mut spent = self.metered.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.add(self.reported, self.metered.prices);
+        let mut spent = self.metered.spent();
+        spent.in_flight = spent.in_flight.saturating_sub(self.read.tokens());
+        if !self.is_paid {
+            spent.add(self.interrupted(), self.metered.prices);
+        }
+    }
+}
+
+/// Counts what of an answer has come.
+struct Counting<'a, 'b> {
+    sink: &'a mut dyn DeltaSink,
+    bill: &'a mut Bill<'b>,
+}
+
+impl DeltaSink for Counting<'_, '_> {
+    fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
+        match &delta {
+            ModelDelta::Usage(usage) => self.bill.reported = *usage,
+            ModelDelta::Text(text) => self.bill.written += text.len(),
+            ModelDelta::ToolCall { arguments, .. } => self.bill.written += arguments.len(),
+            ModelDelta::Logprobs(_) => {}
+        }
+        self.sink.delta(delta)
     }
 }

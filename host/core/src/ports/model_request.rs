@@ -85,3 +85,12 @@ pub struct ModelRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<UnknownFields>,
 }
+
+impl ModelRequest {
+    /// Bytes of text that the model reads: messages and tools.
+    pub fn bytes(&self) -> usize {
+        let messages: usize = self.messages.iter().map(Message::len).sum();
+        let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.input_schema.len();
+        messages + self.tools.iter().map(tool).sum::<usize>()
+    }
+}

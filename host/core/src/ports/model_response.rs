@@ -1,7 +1,7 @@
 //! Model responses, whole or as a stream of deltas.
 
 use super::{ModelRequest, ResponseFormat, ToolChoice};
-use crate::{Message, Part, TokenRecord, Usage};
+use crate::{Message, Part, TokenRecord, Usage, estimated_tokens};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
@@ -44,6 +44,8 @@ pub enum IgnoredRequest {
     Seed,
     /// The model draws nothing from a distribution, so there is nothing to restrict.
     TopP,
+    /// Usage is missing, or is no number of tokens: it is an estimate.
+    Usage,
 }
 
 impl IgnoredRequest {
@@ -56,6 +58,7 @@ impl IgnoredRequest {
             Self::Seed => "seed",
             Self::Stream => "stream",
             Self::TopP => "top_p",
+            Self::Usage => "usage",
         }
     }
 
@@ -101,6 +104,20 @@ impl ModelResponse {
             logprobs: Vec::new(),
             ignored: Vec::new(),
         }
+    }
+
+    /// Estimates the usage that the endpoint did not report, so that it is charged: `read` are the bytes of the request. Says
+    /// whether anything was estimated.
+    pub fn estimate_usage(&mut self, read: usize) -> bool {
+        let written = self.message.len();
+        let is_missing = [self.usage.prompt_tokens == 0, self.usage.completion_tokens == 0 && written > 0];
+        if is_missing[0] {
+            self.usage.prompt_tokens = estimated_tokens(read);
+        }
+        if is_missing[1] {
+            self.usage.completion_tokens = estimated_tokens(written);
+        }
+        is_missing.contains(&true)
     }
 
     /// Passes a whole answer on as deltas: text part by part, calls, log-probs, usage.

@@ -1,0 +1,103 @@
+//! What stands between models and everything else: the budget, and the door that no key passes.
+
+use super::streams::{hear, text};
+use super::stub::{events, stream};
+use super::*;
+use clawhost_core::{KnownSecrets, LlmIdentity, ModelResponse, Usage};
+use clawhost_providers::Guarded;
+
+#[tokio::test]
+async fn an_answer_without_usage_is_charged_by_an_estimate() {
+    for usage in ["", r#","usage":null"#, r#","usage":{"prompt_tokens":0}"#, r#","usage":{"prompt_tokens":-9,"completion_tokens":-1}"#] {
+        let body = format!(
+            r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{}"}},"finish_reason":"stop"}}]{usage}}}"#,
+            "four".repeat(3),
+        );
+        let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.clone()));
+        let spent = Arc::new(Mutex::new(Spending::default()));
+        let budget = Budget { tokens: Some(10), cost: None };
+        let metered = Metered::new(Arc::new(client(&stub, |_| {})), budget, None, spent.clone());
+        let answer = metered.complete(&request()).await.unwrap();
+        // The request has 6 bytes, the answer 12.
+        assert_eq!((answer.usage.prompt_tokens, answer.usage.completion_tokens), (2, 3), "{usage}");
+        assert_eq!(answer.ignored, [IgnoredRequest::Usage]);
+        metered.complete(&request()).await.unwrap();
+        let refused = metered.complete(&request()).await;
+        assert_eq!(refused, Err(ModelError::Budget("10 of 10 tokens".into())));
+        let so_far = *spent.lock().unwrap();
+        assert_eq!((stub.requests().len(), so_far.calls, so_far.estimated), (2, 2, 2));
+    }
+}
+
+#[tokio::test]
+async fn requests_in_flight_count_towards_the_budget() {
+    struct Silent;
+    #[async_trait::async_trait]
+    impl Llm for Silent {
+        fn identity(&self) -> LlmIdentity {
+            LlmIdentity { provider: "test".into(), model: "silent".into(), version: String::new() }
+        }
+
+        async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+            std::future::pending().await
+        }
+    }
+    let spent = Arc::new(Mutex::new(Spending::default()));
+    let metered = Metered::new(Arc::new(Silent), Budget { tokens: Some(5), cost: None }, None, spent.clone());
+    let asked = request();
+    let mut waiting: Vec<_> = (0..3).map(|_| metered.complete(&asked)).collect();
+    for request in &mut waiting {
+        assert!(ready(request.as_mut()).is_none(), "two tokens each are in flight: 2, 4 and 6");
+    }
+    assert_eq!(metered.complete(&asked).await, Err(ModelError::Budget("6 of 5 tokens".into())));
+    drop(waiting);
+    assert_eq!(spent.lock().unwrap().usage, Usage::default(), "nothing was answered");
+    assert!(ready(metered.complete(&asked).as_mut()).is_none(), "it is admitted again");
+}
+
+/// The value of a future that is ready.
+fn ready<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn no_key_of_any_endpoint_passes_the_door_before_guests() {
+    const OTHER: &str = "key-of-another-endpoint";
+    let said = format!("it is {OTHER}.");
+    let whole = says_escaped(&said);
+    let stub = Stub::start(move |_, asked| match asked.body["stream"].as_bool() {
+        Some(true) => stream(events(asked, &said, &[])),
+        _ => Reply::Http(200, vec![], whole.clone()),
+    });
+    let known = KnownSecrets::default();
+    let guarded = Guarded::new(Arc::new(client(&stub, |_| {})), known.clone());
+    let answer = guarded.complete(&request()).await.unwrap();
+    assert!(answer.message.plain_text().contains(OTHER), "no endpoint here has this key");
+    known.add(&Secret::new(OTHER).unwrap());
+    assert_eq!(guarded.complete(&request()).await.unwrap().message.plain_text(), "it is [key].");
+    let (heard, answer) = hear(&guarded, &request()).await;
+    assert_eq!((text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()), ("it is [key].", "it is [key]."));
+    assert!(!format!("{heard:?}").contains("key-of"), "{heard:?}");
+}
+
+#[tokio::test]
+async fn an_error_that_quotes_a_key_passes_the_door_without_it() {
+    const OTHER: &str = "key-of-another-endpoint";
+    let stub = Stub::start(|_, _| Reply::Http(400, vec![], format!("bad key: {OTHER}")));
+    let known = KnownSecrets::default();
+    known.add(&Secret::new(OTHER).unwrap());
+    let guarded = Guarded::new(Arc::new(client(&stub, |_| {})), known);
+    for error in [guarded.complete(&request()).await.unwrap_err(), hear(&guarded, &request()).await.1.unwrap_err()] {
+        assert!(error.to_string().contains("bad key: [key]") && !error.to_string().contains(OTHER), "{error}");
+    }
+}
+
+/// An answer of the chat dialect whose text is written with the escapes of JSON alone.
+fn says_escaped(text: &str) -> String {
+    let text: String = text.chars().map(|one| format!("\\u{:04x}", u32::from(one))).collect();
+    format!(r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}]}}"#)
+}
