@@ -121,11 +121,14 @@ pub fn folder_name(folder: &Path) -> String {
 pub struct ModelFactory {
     settings: ModelSettings,
     budget: Budget,
+    /// Of granted models, inside of the whole budget.
+    grant_budget: Budget,
     prices: Option<Prices>,
     concurrency: usize,
     /// The kind of endpoint to which a key file without a kind belongs: the first that requested it.
     plain_key_for: Mutex<Option<Dialect>>,
     spent: Arc<Mutex<Spending>>,
+    spent_by_plugins: Arc<Mutex<Spending>>,
     idle: Arc<IdleTally>,
     secrets: KnownSecrets,
 }
@@ -144,10 +147,12 @@ impl ModelFactory {
         Self {
             settings,
             budget: Budget { tokens: budget.max_tokens_total, cost: budget.max_cost },
+            grant_budget: Budget { tokens: budget.max_grant_tokens, cost: None },
             prices: budget.price.map(|price| Prices { input: price.input, output: price.output }),
             concurrency,
             plain_key_for: Mutex::new(None),
             spent: Arc::default(),
+            spent_by_plugins: Arc::default(),
             idle: Arc::default(),
             secrets,
         }
@@ -293,7 +298,8 @@ impl ModelFactory {
                 Grant::Kv => all.kv = true,
                 Grant::Model { alias, spec } => {
                     let model = self.model(spec, events).map_err(|error| error.of_option(Key::Grants))?;
-                    all.models.insert(alias.clone(), model);
+                    let own = Metered::new(model, self.grant_budget, None, self.spent_by_plugins.clone());
+                    all.models.insert(alias.clone(), Arc::new(own));
                 }
             }
         }

@@ -45,7 +45,7 @@ impl ScoreRequest {
             runs: RunChoice::Newest,
             rewards,
             grants: Vec::new(),
-            budget: BudgetSpec { max_tokens_total: None, max_cost: None, price: None },
+            budget: BudgetSpec::default(),
             concurrency: SCORE_CONCURRENCY,
             again: false,
             failure_budget: SCORE_FAILURE_BUDGET,

@@ -65,7 +65,7 @@ fn key(dialect: Dialect) -> Finding {
 /// Requests one word from a model.
 async fn endpoint(context: &Context, spec: &str, arguments: &DoctorArgs) -> anyhow::Result<Finding> {
     let machine = MachineArgs { endpoint: arguments.endpoint.clone(), ..MachineArgs::default() };
-    let budget = BudgetSpec { max_tokens_total: None, max_cost: None, price: None };
+    let budget = BudgetSpec::default();
     let models = ModelFactory::new(context.model_settings(&machine)?, &budget, 1, KnownSecrets::default());
     let model = models.model(spec, &Silent)?;
     let request = ModelRequest {

@@ -147,6 +147,8 @@ pub struct Limits {
     pub llm_batch: usize,
     /// Model calls of an episode or a group.
     pub llm_calls: u32,
+    /// Tokens of granted models, read and generated, of an episode or a group. The call that exceeds them is still answered.
+    pub llm_tokens: u64,
 }
 
 impl Default for Limits {
@@ -203,6 +205,7 @@ impl Default for Limits {
             host_calls: 10_000,
             llm_batch: 64,
             llm_calls: 256,
+            llm_tokens: 200_000,
         }
     }
 }

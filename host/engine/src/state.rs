@@ -2,6 +2,7 @@
 
 use crate::capability::clock::VirtualClock;
 use crate::capability::kv::Notes;
+use crate::capability::llm::tokens;
 use crate::capability::log::Log;
 use crate::capability::wasi::Chance;
 use crate::grants::ModelGrants;
@@ -165,6 +166,8 @@ pub(crate) struct State {
     pub(crate) notes: Notes,
     pub(crate) grants: Arc<ModelGrants>,
     pub(crate) llm_calls: u32,
+    /// Tokens of granted models: those of answers, and an estimate of those that requests in flight read.
+    pub(crate) llm_tokens: u64,
     /// Source of model answers.
     pub(crate) answers: ModelCallSource,
     /// The error of a granted model when the operator's budget was exhausted.
@@ -203,6 +206,7 @@ impl State {
             notes: Notes::new(grants.kv, &limits),
             grants,
             llm_calls: 0,
+            llm_tokens: 0,
             answers: ModelCallSource::Live,
             budget_spent: None,
             turn: 0,
@@ -249,6 +253,8 @@ impl State {
         self.notes.resume(notes);
         self.log().resume(log);
         self.llm_calls = model_calls;
+        let answers = journal.iter().filter_map(JournalEntry::answer).flatten();
+        self.llm_tokens = answers.map(|answer| tokens(&answer)).fold(0, u64::saturating_add);
         self.journal = journal;
         self.host_digest = host_calls.unwrap_or_else(|| Digest::of(b""));
         self.turn = turn;

@@ -230,6 +230,8 @@ keys! {
         "What plugins may do beyond computing and logging: kv (keys and values that last for an episode), or llm:ALIAS=SPEC (a model; SPEC as for a policy)";
     MaxTokensTotal, "max_tokens_total", RUN, whole(0..=LARGEST_TOTAL), words("no limit"), ANY, free, Model, "N",
         "Stop requests to models after this many tokens in total, read and generated; answers in flight still count";
+    MaxGrantTokens, "max_grant_tokens", RUN, whole(0..=LARGEST_TOTAL), words("no limit"), ANY, free, Model, "N",
+        "Stop requests of plugins to granted models after this many tokens in total; one episode or group has at most 200,000";
     MaxCost, "max_cost", RUN, number(0.0..=1e9), words("no limit"), ANY, free, Model, "MONEY",
         "Stop requests to models after this amount of money; needs a price";
     Price, "price", RUN, text, words("unknown"), ANY, free, Model, "IN,OUT",
@@ -441,6 +443,7 @@ mod tests {
             "concurrency",
             "failure_budget",
             "max_tokens_total",
+            "max_grant_tokens",
             "max_cost",
             "price",
             "completions",

@@ -153,12 +153,15 @@ pub struct PlaySpec {
     pub failure_budget: f64,
 }
 
-/// The budget of models.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The budget of models. By default there is no limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSpec {
     /// Largest number of tokens, read and generated. `None`: no limit.
     pub max_tokens_total: Option<u64>,
+    /// Largest number of tokens of granted models, which plugins use. They count towards the other budgets too. `None`: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_grant_tokens: Option<u64>,
     /// Largest amount of money. `None`: no limit.
     pub max_cost: Option<f64>,
     /// The price of tokens. `None`: unknown.

@@ -33,6 +33,7 @@ impl RunSpec {
         out.whole(Key::MaxTokens, u64::from(self.policy.max_tokens));
         out.texts(Key::Grants, self.grants.iter().map(ToString::to_string));
         out.whole(Key::MaxTokensTotal, self.budget.max_tokens_total);
+        out.whole(Key::MaxGrantTokens, self.budget.max_grant_tokens);
         out.number(Key::MaxCost, self.budget.max_cost);
         out.text(Key::Price, self.budget.price.as_ref().map(Price::to_string));
         if self.work.verb() != Verb::Evaluate {

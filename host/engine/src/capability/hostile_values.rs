@@ -2,6 +2,7 @@
 //! the contract says.
 
 use super::clock::VirtualClock;
+use crate::convert;
 use crate::failure::classify;
 use crate::grants::ModelGrants;
 use crate::state::{HostMemory, Memory, State};
@@ -190,6 +191,44 @@ proptest! {
         prop_assert!(answered <= 4);
         let sent = model.asked.load(Ordering::Relaxed);
         prop_assert_eq!((sent, state.llm_calls as usize, state.journal.len()), (answered, answered, answered));
+    }
+
+    #[test]
+    fn an_instance_spends_its_tokens_and_no_more(length in 1_usize..400, limit in 1_u64..200) {
+        let model = four();
+        let mut state = asking(Limits { llm_tokens: limit, ..Limits::default() }, &model);
+        let message = |text: String| {
+            let message = Message::text(Role::User, Origin::Environment, text);
+            llm::Request {
+                alias: "judge".into(),
+                messages: vec![convert::message_to(&message)],
+                tools: vec![],
+                max_tokens: 9,
+                temperature: None,
+                seed: None,
+                stop: vec![],
+                extra: vec![],
+            }
+        };
+        let mut spent = 0;
+        loop {
+            match done(state.complete(message("x".repeat(length)))).unwrap() {
+                Ok(response) => {
+                    prop_assert!(spent < limit, "it was spent before");
+                    spent += (response.usage.prompt_tokens + response.usage.completion_tokens).max(1);
+                }
+                Err(llm::LlmError::BudgetExhausted(said)) => {
+                    prop_assert!(spent >= limit && said.contains(" tokens of models by one instance"), "{said}");
+                    break;
+                }
+                Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+            }
+        }
+        prop_assert_eq!(state.llm_tokens, spent);
+        let mut again = asking(Limits { llm_tokens: limit, ..Limits::default() }, &model);
+        let grants = again.grants.clone();
+        again.resume(1, state.held(), grants);
+        prop_assert_eq!(again.llm_tokens, spent, "a restored instance has spent the same");
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use crate::convert;
 use crate::state::{LimitHit, State};
 use clawhost_bindings::environment::clawhost::llm::llm;
-use clawhost_core::{JournalEntry, Llm, ModelCallSource, ModelError, ModelRequest, ModelResponse, Origin, code};
+use clawhost_core::{
+    JournalEntry, Llm, ModelCallSource, ModelError, ModelRequest, ModelResponse, Origin, code, estimated_tokens,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -55,10 +57,16 @@ impl State {
             let message = format!("more than {} model calls by one instance", self.limits.llm_calls);
             return Err(llm::LlmError::BudgetExhausted(message));
         }
+        if self.llm_tokens >= self.limits.llm_tokens {
+            let message = format!("{} of {} tokens of models by one instance", self.llm_tokens, self.limits.llm_tokens);
+            return Err(llm::LlmError::BudgetExhausted(message));
+        }
         let model = self.grants.models.get(&alias).cloned();
         let Some(model) = model else { return Err(llm::LlmError::Denied(alias)) };
+        let read = estimated_tokens(request.bytes());
         self.llm_calls += 1;
-        Ok(Admitted { alias, model, request })
+        self.llm_tokens = self.llm_tokens.saturating_add(read);
+        Ok(Admitted { alias, model, request, read })
     }
 
     /// The recorded answer, if answers come from a journal; `None`: call the model.
@@ -95,6 +103,8 @@ impl State {
             _ => Ok(response),
         });
         let bytes = answer.as_ref().map_or(0, |response| response.message.len());
+        let used = answer.as_ref().map_or(0, tokens);
+        self.llm_tokens = self.llm_tokens.saturating_sub(asked.read).saturating_add(used);
         self.journal.push(JournalEntry {
             turn: self.turn,
             import: "llm".to_owned(),
@@ -131,6 +141,13 @@ struct Admitted {
     alias: String,
     model: Arc<dyn Llm>,
     request: ModelRequest,
+    /// An estimate of the tokens that the model reads. It counts until the answer says it.
+    read: u64,
+}
+
+/// Tokens that an answer counts: at least one, whatever its endpoint says.
+pub(crate) fn tokens(answer: &ModelResponse) -> u64 {
+    answer.usage.tokens().max(1)
 }
 
 impl Admitted {

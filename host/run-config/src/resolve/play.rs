@@ -130,6 +130,7 @@ impl Resolver<'_> {
         }
         BudgetSpec {
             max_tokens_total: self.whole(Key::MaxTokensTotal),
+            max_grant_tokens: self.whole(Key::MaxGrantTokens),
             max_cost: self.number(Key::MaxCost),
             price: self.text(Key::Price).and_then(|text| text.parse().ok()),
         }
