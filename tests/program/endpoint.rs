@@ -91,6 +91,39 @@ fn failures_of_the_endpoint_are_reported_and_counted() {
 }
 
 #[test]
+fn a_plugin_spends_only_its_own_budget() {
+    let Some(bench) = Bench::new("a_plugin_spends_only_its_own_budget") else { return };
+    // 12 tokens an answer.
+    let stub = Stub::start(|_, _| chat("\\boxed{1}"));
+    let (math, judge) = (bench.guest("env_math"), format!("{}?votes=1", bench.guest("reward_judge")));
+    let grant = format!("llm:judge=openai:m@{}", stub.base_url());
+    let run = ["run", &math, "--reward", &judge, "--grant", &grant, "--episodes", "20", "--max-grant-tokens", "30"];
+    let output = bench.run(&run);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    assert!(stdout(&output).contains("--max-grant-tokens"), "{}", stdout(&output));
+    assert_eq!(stub.requests().len(), 3, "12, 24 and 36 of 30 tokens; requests in flight count");
+    let whole = ["--max-grant-tokens", "100000", "--resume"];
+    let resumed = bench.run(&[&run[..8], &whole].concat());
+    assert!(resumed.status.success() && stub.requests().len() > 3, "{}", stderr(&resumed));
+}
+
+#[test]
+fn an_endpoint_without_usage_is_charged_and_the_summary_says_so() {
+    let Some(bench) = Bench::new("an_endpoint_without_usage") else { return };
+    let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"1"},"finish_reason":"stop"}]}"#;
+    let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.into()));
+    let policy = format!("openai:m@{}", stub.base_url());
+    let math = bench.guest("env_math");
+    let run = ["run", &math, "--policy", &policy, "--episodes", "100", "--max-tokens-total", "50"];
+    let output = bench.run(&run);
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    assert!(stub.requests().len() <= 2, "{} requests with a budget of 50 tokens", stub.requests().len());
+    assert!(stdout(&output).contains(" came without usage: their tokens are estimated"), "{}", stdout(&output));
+    let shown = bench.out(&["episodes", "show", &super::policies::newest_name(&bench)]);
+    assert!(shown.contains("  ignored    usage, which was asked for"), "{shown}");
+}
+
+#[test]
 fn one_key_file_serves_one_kind_of_endpoint() {
     let Some(bench) = Bench::new("one_key_file_serves_one_kind") else { return };
     let stub = Stub::start(|_, request| stub::says(request, "\\boxed{1}", &[]));

@@ -15,7 +15,7 @@ fn fact<'a>(text: &'a str, name: &str) -> &'a str {
 }
 
 /// The name `RUN/ID` of the only episode of the newest run: equal runs have episodes with equal ids.
-fn newest_name(bench: &Bench) -> String {
+pub(crate) fn newest_name(bench: &Bench) -> String {
     let row = &bench.json(&["episodes", "list", "--limit", "1"])[0];
     format!("{}/{}", row["run"].as_str().unwrap(), row["id"].as_str().unwrap())
 }
@@ -81,12 +81,17 @@ fn the_random_player_does_not_depend_on_concurrency_and_replays() {
     let guess = bench.json(&["run", &bench.guest("env_guess"), "--policy", "random", "--episodes", "5", "--seed", "1"]);
     assert_eq!(guess["endings"]["terminated"], 5, "the range that is left is listed in every turn");
     let hello = bench.guest("hello_guess");
-    let nothing = |policy: &str| stderr(&bench.run(&["run", &hello, "--policy", policy, "--max-turns", "2", "--episodes", "3"]));
+    let nothing =
+        |policy: &str| stderr(&bench.run(&["run", &hello, "--policy", policy, "--max-turns", "2", "--episodes", "3"]));
     let told = nothing("random");
-    let note = "note: random found nothing to act on in any of 6 answers: this environment lists no tools and no choices";
+    let note =
+        "note: random found nothing to act on in any of 6 answers: this environment lists no tools and no choices";
     assert!(told.contains(note), "{told}");
     let told = nothing("follower");
-    assert!(told.contains("note: follower found nothing to act on in any of 6 answers: it needs rules or orders"), "{told}");
+    assert!(
+        told.contains("note: follower found nothing to act on in any of 6 answers: it needs rules or orders"),
+        "{told}"
+    );
     let acts = bench.run(&["run", &shop, "--policy", "random", "--episodes", "2"]);
     assert!(!stderr(&acts).contains("nothing to act on"), "{}", stderr(&acts));
     bench.refused(

@@ -14,6 +14,56 @@ fn check(bench: &Bench, arguments: &[&str], code: i32, says: &[&str]) {
     assert_eq!(stdout(&output), "", "standard output is empty");
 }
 
+/// Every option that names a file gets a pipe that no process writes to, and a device without an end.
+#[cfg(unix)]
+#[test]
+fn no_file_makes_the_program_wait() {
+    let Some(bench) = Bench::new("no_file_makes_the_program_wait") else { return };
+    let at = |name: &str| bench.data.path().join(name).display().to_string();
+    let (guess, exact) = (bench.guest("env_guess"), bench.guest("reward_exact"));
+    bench.json(&["run", &guess, "--episodes", "1"]);
+    std::fs::create_dir(at("model")).unwrap();
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(at(name)).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo is part of every unix");
+        at(name)
+    };
+    let (wasm, toml, text) = (pipe("pipe.wasm"), pipe("pipe.toml"), pipe("pipe.txt"));
+    let (script, markdown) = (format!("script:{text}"), pipe("skill.md"));
+    pipe("model/config.json");
+    let model = format!("local:{}", at("model"));
+    let endpoint = "openai:m@http://127.0.0.1:9/v1";
+    let refused: [&[&str]; 10] = [
+        &["run", &wasm],
+        &["inspect", &wasm],
+        &["tasks", &wasm],
+        &["run", &guess, "--reward", &wasm],
+        &["run", &toml],
+        &["run", &guess, "--policy", &script],
+        &["run", &guess, "--policy", &model],
+        &["run", &guess, "--system-prompt-file", &text],
+        &["run", &guess, "--policy", endpoint, "--api-key-file", &text],
+        &["playbook", "import", "shop", &markdown],
+    ];
+    for arguments in refused {
+        let output = bench.run(arguments);
+        let told = stderr(&output);
+        assert!(!output.status.success() && told.contains("a pipe, not a regular file"), "{arguments:?}: {told}");
+    }
+    let zero = "/dev/zero";
+    check(
+        &bench,
+        &["run", &guess, "--reward", &exact, "--system-prompt-file", zero],
+        2,
+        &["a device, not a regular file"],
+    );
+    check(&bench, &["inspect", zero], 3, &["a device, not a regular file"]);
+    let key = bench.data.path().join("host.key");
+    std::fs::remove_file(&key).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&key).status().unwrap().success());
+    check(&bench, &["run", &guess, "--episodes", "1"], 5, &["host.key", "a pipe, not a regular file"]);
+}
+
 #[test]
 fn files_that_are_not_plugins_are_refused() {
     let Some(bench) = Bench::new("files_that_are_not_plugins_are_refused") else { return };

@@ -8,7 +8,12 @@ use clawhost_providers::Guarded;
 
 #[tokio::test]
 async fn an_answer_without_usage_is_charged_by_an_estimate() {
-    for usage in ["", r#","usage":null"#, r#","usage":{"prompt_tokens":0}"#, r#","usage":{"prompt_tokens":-9,"completion_tokens":-1}"#] {
+    for usage in [
+        "",
+        r#","usage":null"#,
+        r#","usage":{"prompt_tokens":0}"#,
+        r#","usage":{"prompt_tokens":-9,"completion_tokens":-1}"#,
+    ] {
         let body = format!(
             r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{}"}},"finish_reason":"stop"}}]{usage}}}"#,
             "four".repeat(3),
@@ -80,7 +85,10 @@ async fn no_key_of_any_endpoint_passes_the_door_before_guests() {
     known.add(&Secret::new(OTHER).unwrap());
     assert_eq!(guarded.complete(&request()).await.unwrap().message.plain_text(), "it is [key].");
     let (heard, answer) = hear(&guarded, &request()).await;
-    assert_eq!((text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()), ("it is [key].", "it is [key]."));
+    assert_eq!(
+        (text(&heard).as_str(), answer.unwrap().message.plain_text().as_str()),
+        ("it is [key].", "it is [key].")
+    );
     assert!(!format!("{heard:?}").contains("key-of"), "{heard:?}");
 }
 
@@ -99,5 +107,7 @@ async fn an_error_that_quotes_a_key_passes_the_door_without_it() {
 /// An answer of the chat dialect whose text is written with the escapes of JSON alone.
 fn says_escaped(text: &str) -> String {
     let text: String = text.chars().map(|one| format!("\\u{:04x}", u32::from(one))).collect();
-    format!(r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}]}}"#)
+    format!(
+        r#"{{"choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}]}}"#
+    )
 }

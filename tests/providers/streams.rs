@@ -12,7 +12,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Requests a stream; returns the deltas and the answer.
-pub(super) async fn hear(model: &dyn Llm, request: &ModelRequest) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
+pub(super) async fn hear(
+    model: &dyn Llm,
+    request: &ModelRequest,
+) -> (Vec<ModelDelta>, Result<ModelResponse, ModelError>) {
     let mut heard = Vec::new();
     let mut sink = |delta| {
         heard.push(delta);

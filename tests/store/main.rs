@@ -10,6 +10,7 @@
 
 mod blobs;
 mod documents;
+mod door;
 mod episode_filters;
 mod episodes;
 mod learning;

@@ -110,7 +110,12 @@ pub async fn score(
     events: &dyn EventSink,
 ) -> Result<Scored, AppError> {
     let concurrency = usize::from(request.concurrency);
-    let models = ModelFactory::new(workspace.settings().models.clone(), &request.budget, concurrency, workspace.secrets().clone());
+    let models = ModelFactory::new(
+        workspace.settings().models.clone(),
+        &request.budget,
+        concurrency,
+        workspace.secrets().clone(),
+    );
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
     let mut wanted = Vec::new();

@@ -11,7 +11,11 @@ use clawhost_model::LocalModel;
 use clawhost_play::{ChatPolicy, Plan, Ports, ScoringRule};
 use clawhost_providers::Ledger;
 use clawhost_run_config::RunSpec;
+use std::path::Path;
 use std::sync::Arc;
+
+/// Largest system prompt from a file: the messages of a model request have at most 1 MiB.
+const SYSTEM_PROMPT_BYTES: u64 = 1 << 20;
 
 /// Everything that a run needs.
 pub(crate) struct Session<'a> {
@@ -45,7 +49,7 @@ impl<'a> Session<'a> {
         };
         let grants = models.grants(&spec.grants, events)?;
         if let Some(path) = &spec.policy.system_prompt_file {
-            let text = std::fs::read_to_string(path)
+            let text = clawhost_files::read_text(Path::new(path), SYSTEM_PROMPT_BYTES)
                 .map_err(|error| RequestError::SystemPromptFile { path: path.clone(), why: error.to_string() })?;
             spec.policy.system_prompt = Some(text);
         }

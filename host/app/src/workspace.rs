@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 pub(crate) const CACHE: &str = "cache";
 /// The key that authenticates compiled code of this host.
 const KEY: &str = "host.key";
+/// Largest file of it: the key has 32 bytes.
+const KEY_FILE_BYTES: u64 = 4096;
 
 /// The machine's clock.
 #[derive(Debug)]
@@ -273,7 +275,7 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
             return Err(unusable(folder, &error.error).into());
         }
     }
-    let bytes = std::fs::read(&path).map_err(|error| unusable(folder, &error))?;
+    let bytes = clawhost_files::read(&path, KEY_FILE_BYTES).map_err(|error| unusable(&path, &error))?;
     let key = bytes.try_into().map_err(|_| StoreError::Folder {
         path: path.display().to_string(),
         why: "not a key of 32 bytes; delete it, and compiled code is made again".to_owned(),

@@ -23,7 +23,12 @@ impl ScoreArgs {
             let (least, most) = (MONEY.start(), MONEY.end());
             return Err(UsageError(format!("--max-cost: expected a number between {least} and {most}")));
         }
-        Ok(BudgetSpec { max_tokens_total: self.max_tokens_total, max_grant_tokens: None, max_cost: self.max_cost, price })
+        Ok(BudgetSpec {
+            max_tokens_total: self.max_tokens_total,
+            max_grant_tokens: None,
+            max_cost: self.max_cost,
+            price,
+        })
     }
 
     fn request(&self) -> anyhow::Result<ScoreRequest> {

@@ -254,7 +254,7 @@ fn stopped(out: &mut impl std::io::Write, reason: &StopReason) -> std::io::Resul
         }
         StopReason::ModelBudget => writeln!(
             out,
-            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total or --max-cost and continue with --resume"
+            "\x1b[1;33mstopped:\x1b[0m the token or cost budget is spent; raise --max-tokens-total, --max-grant-tokens or --max-cost and continue with --resume"
         ),
         StopReason::Cancelled => writeln!(
             out,

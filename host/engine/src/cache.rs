@@ -21,6 +21,8 @@ impl std::fmt::Debug for CacheKey {
 }
 
 const TAG_BYTES: usize = 32;
+/// Largest compiled component that is read: an interpreter of 32 MiB compiles to about 150 MB.
+const ARTEFACT_BYTES: u64 = 1 << 30;
 
 /// A folder of compiled artefacts.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl Cache {
 
     /// The artefact, if this host wrote it for this component and engine.
     pub(crate) fn get(&self, component: &Digest, engine: &Digest) -> Option<Vec<u8>> {
-        let mut bytes = std::fs::read(self.path(component, engine)).ok()?;
+        let mut bytes = clawhost_files::read(&self.path(component, engine), ARTEFACT_BYTES).ok()?;
         let (tag, artefact) = bytes.split_at_checked(TAG_BYTES)?;
         self.mac(component, engine, artefact)?.verify_slice(tag).ok()?;
         bytes.drain(..TAG_BYTES);

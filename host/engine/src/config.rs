@@ -6,7 +6,7 @@ use crate::compile::Compiler;
 use clawhost_core::{Digest, Limits};
 use sha2::{Digest as _, Sha256};
 use std::hash::{Hash as _, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 /// How instances get memory.
@@ -79,10 +79,13 @@ const POOLED_CORE_INSTANCES: u32 = 4;
 const POOLED_MEMORIES: u32 = 1;
 const POOLED_TABLES: u32 = 3;
 
+/// More than the kernel writes into any of its files that are read here.
+const PROC_BYTES: u64 = 1 << 20;
+
 /// Guest memory that all instances may reserve: half of the machine's memory, and at least the value in [`Limits`]. It
 /// counts declared memory, most of which guests never touch.
 pub fn guest_memory_bytes(limits: &Limits) -> usize {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let text = clawhost_files::read_text(Path::new("/proc/meminfo"), PROC_BYTES).unwrap_or_default();
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kibibytes: usize = total.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0);
     limits.host_memory_bytes.max(kibibytes.saturating_mul(1024) / 2)
@@ -90,7 +93,7 @@ pub fn guest_memory_bytes(limits: &Limits) -> usize {
 
 /// Number of instances that fit into the pool on this machine.
 pub fn pool_slots(limits: &Limits) -> usize {
-    let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count")
+    let mappings = clawhost_files::read_text(Path::new("/proc/sys/vm/max_map_count"), PROC_BYTES)
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(USUAL_MAX_MAPPINGS);
@@ -101,7 +104,7 @@ pub fn pool_slots(limits: &Limits) -> usize {
 /// Whether this kernel can report touched pages. Without it, keeping memory mapped would require clearing all of it for
 /// every instance.
 pub fn kernel_scans_pages() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = clawhost_files::read_text(Path::new("/proc/sys/kernel/osrelease"), PROC_BYTES).unwrap_or_default();
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).flat_map(str::parse::<u32>);
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 7)
 }

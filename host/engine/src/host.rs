@@ -13,7 +13,7 @@ use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, Reward
 use clawhost_bindings::environment::clawhost::{kv, llm, log};
 use clawhost_bindings::observer::clawhost::episode::view;
 use clawhost_core::{Digest, Limits};
-use std::io::Read as _;
+use clawhost_files::Refused;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
@@ -170,24 +170,13 @@ impl Host {
     /// The file cannot be read, or exceeds the size limit.
     pub fn read(&self, path: &Path) -> Result<Vec<u8>, EngineError> {
         let name = path.display().to_string();
-        let fail = |error: std::io::Error| EngineError::read(path, error.to_string());
-        let metadata = std::fs::metadata(path).map_err(fail)?;
-        if !metadata.is_file() {
-            return Err(EngineError::read(path, "not a regular file".into()));
-        }
-        let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         let limit = self.0.limits.interpreter_component_bytes;
-        if size > limit {
-            return Err(EngineError::TooLarge { name, size, limit });
-        }
-        // The file may grow meanwhile: one byte over the limit is enough to detect it.
-        let mut bytes = Vec::with_capacity(size);
-        let file = std::fs::File::open(path).map_err(fail)?;
-        std::io::Read::take(file, limit as u64 + 1).read_to_end(&mut bytes).map_err(fail)?;
-        if bytes.len() > limit {
-            return Err(EngineError::TooLarge { name, size: bytes.len(), limit });
-        }
-        Ok(bytes)
+        clawhost_files::read(path, limit as u64).map_err(|error| match Refused::of(&error) {
+            Some(Refused::TooLarge { bytes, .. }) => {
+                EngineError::TooLarge { name, size: usize::try_from(bytes).unwrap_or(usize::MAX), limit }
+            }
+            _ => EngineError::read(path, error.to_string()),
+        })
     }
 
     /// Reads the outline of a component, without compiling it.

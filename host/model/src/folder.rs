@@ -45,8 +45,11 @@ pub(crate) const ADAPTER: &str = "adapter";
 /// The base model of such an adapter: the folder above, wherever it is moved.
 pub(crate) const BASE: &str = "..";
 
+/// Largest text file of a model's folder: tokenizers of half a million tokens have about 40 MB.
+pub(crate) const JSON_BYTES: u64 = 128 << 20;
+
 fn text(path: &Path) -> Result<String, LocalModelError> {
-    std::fs::read_to_string(path).map_err(|error| file(path, error))
+    clawhost_files::read_text(path, JSON_BYTES).map_err(|error| file(path, error))
 }
 
 fn object(path: &Path) -> Result<Value, LocalModelError> {

@@ -1,6 +1,10 @@
 //! Free memory: a model that does not fit is refused with an error, before the system would kill the process.
 
 use crate::LocalModelError;
+use std::path::Path;
+
+/// More than the system writes into any of its files that are read here.
+const SYSTEM_FILE_BYTES: u64 = 1 << 20;
 
 /// Bytes of a weight in memory.
 const VALUE: u64 = size_of::<f32>() as u64;
@@ -35,7 +39,7 @@ fn gib(bytes: u64) -> String {
 
 /// The memory that is available without swapping, or less if a limit applies to this process.
 fn free() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let read = |path: &str| clawhost_files::read_text(Path::new(path), SYSTEM_FILE_BYTES).ok();
     let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
     let group = "/sys/fs/cgroup";
     let limited = || {

@@ -1,6 +1,7 @@
 //! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
-use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight};
+use crate::folder::JSON_BYTES;
+use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -74,7 +75,7 @@ pub(crate) fn shards(folder: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>), L
     if !index.exists() {
         return Ok((vec![folder.join(WEIGHTS)], None));
     }
-    let text = std::fs::read_to_string(&index).map_err(|error| file(&index, error))?;
+    let text = clawhost_files::read_text(&index, JSON_BYTES).map_err(|error| file(&index, error))?;
     let document: Value = serde_json::from_str(&text).map_err(|error| file(&index, format!("no JSON: {error}")))?;
     let map =
         document.get("weight_map").and_then(Value::as_object).ok_or_else(|| file(&index, "it has no weight_map"))?;
@@ -114,7 +115,11 @@ pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// Reads a file of weights into `found`.
 pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModelError> {
-    let bytes = std::fs::read(path).map_err(|error| file(path, format!("{error}; a shard of the model")))?;
+    let failed = |error| file(path, format!("{error}; a shard of the model"));
+    // A file of nothing but holes can be larger than the memory: its size is checked before it is read.
+    let (_, size) = clawhost_files::open(path, u64::MAX).map_err(failed)?;
+    memory::check(&path.display().to_string(), size)?;
+    let bytes = clawhost_files::read(path, size).map_err(failed)?;
     let tensors = SafeTensors::deserialize(&bytes)
         .map_err(|error| file(path, format!("no safetensors ({error}); is the download complete?")))?;
     for (name, view) in tensors.tensors() {

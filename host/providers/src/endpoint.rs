@@ -4,7 +4,9 @@ use crate::dialect::Wishes;
 use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
-use clawhost_core::{DeltaSink, Digest, IgnoredRequest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets};
+use clawhost_core::{
+    DeltaSink, Digest, IgnoredRequest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets,
+};
 use clawhost_wire::{ANSWER_BYTES, WireError};
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};

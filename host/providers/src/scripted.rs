@@ -6,7 +6,7 @@ use clawhost_core::{
     Digest, IgnoredRequest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Role, Usage,
     read_script, script_turn,
 };
-use std::io::Read as _;
+use clawhost_files::Refused;
 use std::path::Path;
 
 /// Longest script, in bytes: a hundred thousand turns of a long line each.
@@ -35,12 +35,10 @@ impl Scripted {
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
         let name = path.display().to_string();
         let unread = |error| ProviderError::Script(name.clone(), error);
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unread)?;
-        file.take(SCRIPT_BYTES + 1).read_to_string(&mut text).map_err(unread)?;
-        if text.len() as u64 > SCRIPT_BYTES {
-            return Err(ProviderError::ScriptTooLong(name, SCRIPT_BYTES));
-        }
+        let text = clawhost_files::read_text(path, SCRIPT_BYTES).map_err(|error| match Refused::of(&error) {
+            Some(Refused::TooLarge { .. }) => ProviderError::ScriptTooLong(name.clone(), SCRIPT_BYTES),
+            _ => unread(error),
+        })?;
         let answers = read_script(&text).map_err(|error| ProviderError::ScriptLine(name.clone(), error))?;
         Self::new(answers).ok_or(ProviderError::EmptyScript(name))
     }

@@ -5,6 +5,7 @@
 
 use crate::error::file;
 use clawhost_core::{Digest, StoreError};
+use clawhost_files::Refused;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -84,8 +85,12 @@ impl Blobs {
 
     /// `None`: the content does not match the name.
     fn read(&self, digest: &Digest, size: u64) -> io::Result<Option<Vec<u8>>> {
-        let found = std::fs::File::open(self.path(digest))?;
-        if found.metadata()?.len() != size || size > self.largest {
+        let (found, there) = match clawhost_files::open(&self.path(digest), self.largest) {
+            Ok(opened) => opened,
+            Err(error) if Refused::of(&error).is_some() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if there != size {
             return Ok(None);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());

@@ -9,8 +9,8 @@ use crate::error::{Fault, explain};
 use crate::reader::Reader;
 use crate::{learning, playbooks, plugins, records, retention, runs, schema};
 use clawhost_core::{
-    Admission, Digest, Episode, Judged, KnownSecrets, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion, Relabelled, Removal,
-    Removed, RunId, RunRecord, RunState, StoreError,
+    Admission, Digest, Episode, Judged, KnownSecrets, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion,
+    Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. A crate imports only crates of lower floors.
-const FLOORS: [(&str, u8); 17] = [
+const FLOORS: [(&str, u8); 18] = [
     ("clawhost-core", 0),
+    ("clawhost-files", 0),
     ("clawhost-wire", 1),
     ("clawhost-follower", 1),
     ("clawhost-learn", 1),
@@ -108,6 +109,7 @@ pub(crate) fn check() -> Result<Vec<String>> {
     promises(&mut findings)?;
     reasons(&mut findings)?;
     front_ends(&mut findings)?;
+    opened(&mut findings)?;
     failpoints(&metadata, &mut findings);
     crate::messages::check(&mut findings.0)?;
     crate::documents::check(&mut findings.0)?;
@@ -428,6 +430,48 @@ fn front_ends(findings: &mut Findings) -> Result<()> {
     }
     Ok(())
 }
+
+/// How a file would be opened beside the one place for it.
+const OPENINGS: [&str; 4] = ["fs::read(", "read_to_string(", "File::open(", ".read(true)"];
+
+/// Crates whose files do not come from outside: the one place itself, and what tests and contributors run.
+const OPENERS: [&str; 4] = ["files", "xtask", "testkit", "burn"];
+
+/// Every file is opened in one place, which guards size and kind.
+fn opened(findings: &mut Findings) -> Result<()> {
+    let host = root().join("host");
+    for (path, text) in files(&host, "rs")? {
+        let Ok(inside) = path.strip_prefix(&host) else { continue };
+        let parts: Vec<_> = inside.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        let [folder, kind, ..] = parts.as_slice() else { continue };
+        let is_test = inside.to_string_lossy().contains("test");
+        if kind != "src" || is_test || OPENERS.contains(&&**folder) {
+            continue;
+        }
+        for (number, line) in code(&text).filter(|(_, line)| OPENINGS.iter().any(|opening| line.contains(opening))) {
+            if !OPENED_ELSEWHERE.iter().any(|(file, part)| path.ends_with(file) && line.contains(part)) {
+                findings
+                    .add(format!("{}:{number}: opens a file; `clawhost_files` guards its kind and size", shown(&path)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Openings that are no files from outside, by file and text.
+const OPENED_ELSEWHERE: [(&str, &str); 6] = [
+    // The answer of a child, bounded by its reader.
+    ("device/probe.rs", "read_to_string"),
+    // Standard input.
+    ("model/generate.rs", "stdin()"),
+    // A lock file that is created here, and is not read.
+    ("store/src/leases.rs", ".read(true)"),
+    // A picture that this program wrote, to draw it again.
+    ("app/src/plot.rs", ".read(true)"),
+    // Folders, to write their entries to disk.
+    ("store/src/blobs.rs", "File::open(folder)"),
+    ("model/src/checkpoint_writer.rs", "File::open"),
+];
 
 /// Distributed builds have no failpoints: no crate enables them by default.
 fn failpoints(metadata: &Metadata, findings: &mut Findings) {

@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// Largest journal that is continued: a line of an iteration has about a kilobyte, and a run at most 100,000.
+const JOURNAL_BYTES: u64 = 1 << 30;
+
 /// Lines of JSON, each with an iteration.
 pub(super) struct Journal {
     path: PathBuf,
@@ -61,7 +64,7 @@ impl Journal {
 
     /// Complete lines with their iterations.
     fn known(&self) -> std::io::Result<Vec<(u64, String)>> {
-        let bytes = match std::fs::read(&self.path) {
+        let bytes = match clawhost_files::read(&self.path, JOURNAL_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),

@@ -4,11 +4,11 @@ use super::served::{check_name, contents, document, pick};
 use super::versions::add;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{StoreReader, escaped};
+use clawhost_files::Refused;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::playbook::exchange::{SKILL_FILE, from_json, from_skills, to_json, to_skills};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Largest file for an import: a playbook is text for people.
@@ -131,11 +131,10 @@ fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> 
 fn text_of(path: &Path) -> Result<String, RequestError> {
     let failed = |error: std::io::Error| unusable(path, &error);
     let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).map_err(failed)?.take(IMPORT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > IMPORT_BYTES {
-        return Err(refused(format!("larger than {} MiB", IMPORT_BYTES >> 20)));
-    }
+    let bytes = clawhost_files::read(path, IMPORT_BYTES).map_err(|error| match Refused::of(&error) {
+        Some(Refused::TooLarge { .. }) => refused(format!("larger than {} MiB", IMPORT_BYTES >> 20)),
+        _ => failed(error),
+    })?;
     String::from_utf8(bytes).map_err(|_| refused("not a text file".to_owned()))
 }
 

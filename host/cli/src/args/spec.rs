@@ -72,6 +72,9 @@ pub(crate) struct Described {
     pub(crate) file: Option<PathBuf>,
 }
 
+/// Largest run file: a text of keys and values.
+const RUN_FILE_BYTES: u64 = 1 << 20;
+
 /// Whether the name is that of a run file.
 fn is_run_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "toml")
@@ -87,7 +90,7 @@ impl<V: Does> SpecArgs<V> {
             None => self.resolved(None),
             Some(name) => {
                 let path = Path::new(name);
-                let text = std::fs::read_to_string(path)
+                let text = clawhost_files::read_text(path, RUN_FILE_BYTES)
                     .map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
                 self.resolved(Some((path, &text)))
             }

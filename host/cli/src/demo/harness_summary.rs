@@ -45,9 +45,12 @@ pub(super) fn draw(path: &Path, found: &HarnessProof) -> anyhow::Result<()> {
     Ok(svg(path, "Training reward, env-shop", (&axes.0, axes.1), &curves, &levels)?)
 }
 
+/// More than the system reports about a process.
+const STATUS_BYTES: u64 = 1 << 20;
+
 /// Peak resident memory of this process. `None`: the system does not report it.
 fn peak_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = clawhost_files::read_text(Path::new("/proc/self/status"), STATUS_BYTES).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

@@ -45,7 +45,7 @@ pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String 
             )
         }
         StopReason::ModelBudget => {
-            format!("with --resume and a higher --max-tokens-total or --max-cost it {from}; what was spent still counts")
+            format!("with --resume and a higher --max-tokens-total, --max-grant-tokens or --max-cost it {from}; what was spent still counts")
         }
         StopReason::Unscored { .. } => {
             "fix the cause, or use a reward that judges these tasks, and begin a new run: --resume would stop here again"
@@ -102,7 +102,11 @@ mod tests {
         check(StopReason::Cancelled, 20, "the same command with --resume continues with the final test");
         let budget = StopReason::FailureBudget { failed: 9, allowed: 8 };
         check(budget, 3, "with --resume and a higher --failure-budget it continues from iteration 4");
-        check(StopReason::ModelBudget, 0, "a higher --max-tokens-total or --max-cost it continues from iteration 1");
+        check(
+            StopReason::ModelBudget,
+            0,
+            "a higher --max-tokens-total, --max-grant-tokens or --max-cost it continues from iteration 1",
+        );
         check(
             StopReason::Unscored { why: String::new() },
             0,

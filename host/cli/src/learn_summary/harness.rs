@@ -30,9 +30,8 @@ fn shown(entries: &[EntryRow], playbook: &str) -> (Vec<EntryRow>, Option<String>
         }
     }
     let parts: Vec<String> = others.iter().map(|(status, rows)| format!("{} {status}", thousands(*rows))).collect();
-    let more = (!parts.is_empty()).then(|| {
-        format!("not shown: {}; `clawhost playbook show {playbook}` lists all lessons", parts.join(", "))
-    });
+    let more = (!parts.is_empty())
+        .then(|| format!("not shown: {}; `clawhost playbook show {playbook}` lists all lessons", parts.join(", ")));
     (rows, more)
 }
 

@@ -111,7 +111,8 @@ fn every_text_of_a_value_is_scrubbed_and_its_numbers_stay() {
         KEY: { "deep": ["sk%2dProj_4%2F7%252ba9Zq", 7] },
         "plain": "kept",
     });
-    let expect = serde_json::json!({ "a": [1.5, null, true, "is [key]"], "plain": "kept", "[key]": { "deep": ["[key]", 7] } });
+    let expect =
+        serde_json::json!({ "a": [1.5, null, true, "is [key]"], "plain": "kept", "[key]": { "deep": ["[key]", 7] } });
     assert_eq!(secrets().scrub_all(value.clone()).unwrap(), expect);
     assert_eq!(Secrets::default().scrub_all(value.clone()).unwrap(), value);
     let plain = "{\"a\":   1}".to_owned();

@@ -1,6 +1,7 @@
 //! An adapter in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use super::{AdapterSettings, Targets};
+use crate::folder::JSON_BYTES;
 use crate::weight_files::{Found, Stored, file, read_file, serialised};
 use crate::{HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
 use serde_json::{Map, Value, json};
@@ -101,7 +102,7 @@ impl AdapterFolder {
     /// A file is missing or damaged, or the kind of adapter is not supported.
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let path = folder.join(CONFIG);
-        let text = std::fs::read_to_string(&path).map_err(|error| file(&path, error))?;
+        let text = clawhost_files::read_text(&path, JSON_BYTES).map_err(|error| file(&path, error))?;
         let config: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| file(&path, format!("no JSON object: {error}")))?;
         let (rank, alpha) = settings(&config)?;
