@@ -41,6 +41,7 @@ mod runs;
 mod shared;
 mod shop;
 mod tasks;
+mod terminal;
 mod weights;
 mod weights_told;
 mod which_runs;

@@ -62,13 +62,13 @@ impl PruneWhich {
 
 pub(crate) async fn run(context: &Context, command: &DataCommand) -> anyhow::Result<Exit> {
     let folder = context.folder()?;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     match &command.verb {
         None | Some(DataVerb::Show) => {
             let report = holdings(&folder).await?;
             if context.json() {
                 let document = serde_json::json!({ "format": 1, "data": report });
-                writeln!(out, "{document:#}")?;
+                crate::terminal::json(&document)?;
             } else {
                 show(&mut out.lock(), &report)?;
             }
@@ -82,10 +82,10 @@ pub(crate) async fn run(context: &Context, command: &DataCommand) -> anyhow::Res
 pub(crate) async fn remove(context: &Context, rule: PruneRule, dry_run: bool) -> anyhow::Result<Exit> {
     let request = PruneRequest { rule, is_rehearsal: dry_run };
     let report = prune(&context.folder()?, &request, SystemClock::default().now_ms()).await?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "prune": report });
-        writeln!(out, "{document:#}")?;
+        crate::terminal::json(&document)?;
     } else {
         pruned(&mut out, &report)?;
     }

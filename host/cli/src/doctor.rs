@@ -17,10 +17,10 @@ pub(crate) async fn run(context: &Context, arguments: &DoctorArgs) -> anyhow::Re
     if let Some(spec) = &arguments.policy {
         findings.push(endpoint(context, spec, arguments).await?);
     }
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     let broken = findings.iter().any(|finding| finding.state == State::Broken);
     if context.json() {
-        writeln!(out, "{:#}", serde_json::json!({ "format": 1, "findings": findings }))?;
+        crate::terminal::json(&serde_json::json!({ "format": 1, "findings": findings }))?;
         return Ok(if broken { Exit::Other } else { Exit::Ok });
     }
     for Finding { topic, state, says, costs, remedy, hints } in &findings {

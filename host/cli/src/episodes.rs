@@ -11,7 +11,7 @@ use clawhost_app::{
 use clawhost_core::{
     AnsweringModel, Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live, LiveSession,
     Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, answer_lines, counted, escaped,
-    history, standing,
+    history, json_escaped, standing,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -51,9 +51,9 @@ pub(crate) fn table(header: &[&str]) -> Table {
 
 fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit: u64) -> anyhow::Result<Exit> {
     let EpisodeList { run, episodes } = list_episodes(reader, query, Some(limit), SystemClock::default().now_ms())?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
-        writeln!(out, "{:#}", serde_json::to_value(&episodes)?)?;
+        crate::terminal::json(&serde_json::to_value(&episodes)?)?;
         return Ok(Exit::Ok);
     }
     let elsewhere = if run.is_some() { "; --all looks at every run" } else { "" };
@@ -92,9 +92,9 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
 
 fn show(context: &Context, reader: &dyn StoreReader, name: &str) -> anyhow::Result<Exit> {
     let episode = find_episode(reader, name)?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
-        writeln!(out, "{:#}", serde_json::to_value(&episode)?)?;
+        crate::terminal::json(&serde_json::to_value(&episode)?)?;
         return Ok(Exit::Ok);
     }
     transcript(&mut out, &episode)?;
@@ -257,13 +257,12 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
 fn export(reader: &dyn StoreReader, query: &EpisodeQuery, out: &mut impl Write) -> anyhow::Result<Exit> {
     let now = SystemClock::default().now_ms();
     let Exported { run, episodes } = export_episodes(reader, query, now, |episode| -> anyhow::Result<()> {
-        serde_json::to_writer(&mut *out, episode)?;
-        out.write_all(b"\n")?;
+        writeln!(out, "{}", json_escaped(&serde_json::to_string(episode)?))?;
         Ok(())
     })?;
     out.flush()?;
     // Written to standard error: another program may read the episodes.
     let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
-    let _ = writeln!(anstream::stderr(), "exported {} of {of}", counted(episodes, "episode"));
+    let _ = writeln!(crate::terminal::stderr(), "exported {} of {of}", counted(episodes, "episode"));
     Ok(Exit::Ok)
 }

@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, arguments: &EvalArgs) -> anyhow::Resu
     progress.finish();
     let evaluated = evaluated.map_err(|error| placed(error, &described.said, described.file.as_deref()))?;
     if context.json() {
-        writeln!(anstream::stdout(), "{:#}", document(&evaluated))?;
+        crate::terminal::json(&document(&evaluated))?;
     } else {
         text(&evaluated)?;
     }
@@ -54,7 +54,7 @@ fn document(evaluated: &Evaluated) -> Value {
 
 fn text(evaluated: &Evaluated) -> anyhow::Result<()> {
     let Evaluated { run, before, after, evaluation, outcome, report, .. } = evaluated;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     writeln!(out, "run         {run}")?;
     writeln!(
         out,

@@ -30,9 +30,9 @@ pub(crate) async fn run(context: &Context, args: &FeedbackArgs) -> anyhow::Resul
     context.reader()?;
     let workspace = Workspace::open(WorkspaceSettings::new(context.folder()?))?;
     let report = give_feedback(&workspace, request).await?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
-        writeln!(out, "{:#}", serde_json::json!({ "format": 1, "feedback": report }))?;
+        crate::terminal::json(&serde_json::json!({ "format": 1, "feedback": report }))?;
     } else {
         writeln!(out, "{}", text(&report))?;
     }

@@ -15,10 +15,10 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
     let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?, &progress).await;
     progress.finish();
     let Inspected { plugin: inspection, limits } = inspected?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits });
-        writeln!(out, "{document:#}")?;
+        crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");

@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 pub(crate) async fn run(context: &Context, arguments: &LearnArgs) -> anyhow::Result<Exit> {
     if arguments.sample {
-        write!(anstream::stdout(), "{}", clawhost_run_config::sample())?;
+        write!(crate::terminal::stdout(), "{}", clawhost_run_config::sample())?;
         return Ok(Exit::Ok);
     }
     let described = arguments.spec.resolve()?;

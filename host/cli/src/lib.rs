@@ -91,16 +91,29 @@ fn prepare_drivers() {
     }
 }
 
+/// Prints help, the version, or what is wrong with the arguments, which it quotes.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    use std::io::Write as _;
+    let text = error.render().ansi().to_string();
+    // If the output is closed, the message cannot be shown.
+    let _ = match error.use_stderr() {
+        true => write!(terminal::stderr(), "{text}"),
+        false => write!(terminal::stdout(), "{text}"),
+    };
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
 /// Runs the program. `name` is its name in help. Call it before any thread starts: it may change the environment.
 pub fn main(name: &'static str) -> ExitCode {
     prepare_drivers();
-    let arguments = match args::Arguments::from_arg_matches(&args::Arguments::command().name(name).get_matches()) {
+    let matches = args::Arguments::command().name(name).try_get_matches();
+    let arguments = match matches.and_then(|matches| args::Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
-        Err(error) => error.exit(),
+        Err(error) => return not_parsed(&error),
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(terminal::stderr).without_time().init();
     let done = match arguments.command {
         Command::CompileComponent => return subprocess::compile(),
         // It may hang or die in a driver, so it starts no threads.
@@ -114,9 +127,9 @@ pub fn main(name: &'static str) -> ExitCode {
             let exit = Exit::of(&error);
             use std::io::Write as _;
             // If standard error is closed, the message cannot be shown.
-            let _ = writeln!(anstream::stderr(), "\x1b[1;31merror:\x1b[0m {}", exit::message(&error));
+            let _ = writeln!(terminal::stderr(), "\x1b[1;31merror:\x1b[0m {}", exit::message(&error));
             if let Some(report) = exit::report(&error) {
-                let _ = writeln!(anstream::stderr(), "{report}");
+                let _ = writeln!(terminal::stderr(), "{report}");
             }
             exit.into()
         }

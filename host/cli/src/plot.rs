@@ -20,7 +20,8 @@ pub(crate) fn text(points: &[(f64, f64)], low: f64, high: f64) -> Option<String>
         .y_label_format(LabelFormat::Custom(Box::new(|value| format!("{value:.2}"))));
     chart.axis();
     chart.figures();
-    Some(chart.to_string())
+    // Dots that are not set are a character without a glyph.
+    Some(chart.to_string().replace('\u{2800}', " "))
 }
 
 /// Characters of a sparkline, by height.

@@ -37,14 +37,14 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         "environment": spec.environment.plugin, "policy": spec.policy.identity, "playbook": playbook(spec),
         "parameters": model.map(|model| model.parameters), "config": spec.published(), "at_most": at_most,
     });
-    writeln!(anstream::stdout(), "{document:#}")?;
+    crate::terminal::json(&document)?;
     Ok(())
 }
 
 /// The text for people.
 pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     let Rehearsal { spec, plan, digest, judges, model, episodes } = rehearsal;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     writeln!(out, "environment {}", plugin(&spec.environment))?;
     match (model, &spec.policy.identity) {
         (Some(ModelSize { parameters, context }), _) => {

@@ -38,13 +38,13 @@ pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<
     match (context.json(), &replayed[..]) {
         (true, [one]) if !args.runs.is_all() => {
             let document = serde_json::json!({ "format": 1, "run": one.run, "report": one.report });
-            writeln!(anstream::stdout(), "{document:#}")?;
+            crate::terminal::json(&document)?;
         }
-        (true, all) => writeln!(anstream::stdout(), "{:#}", serde_json::json!({ "format": 1, "runs": all }))?,
+        (true, all) => crate::terminal::json(&serde_json::json!({ "format": 1, "runs": all }))?,
         (false, all) => {
             for (position, one) in all.iter().enumerate() {
                 if position > 0 {
-                    writeln!(anstream::stdout())?;
+                    writeln!(crate::terminal::stdout())?;
                 }
                 text(one)?;
             }
@@ -58,7 +58,7 @@ fn row(label: &str) -> String {
 }
 
 fn text(ReplayedRun { run, episode, report }: &ReplayedRun) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     let what = episode.as_ref().map_or_else(|| run.to_string(), |episode| format!("{run}/{episode}"));
     writeln!(out, "{}{what}", row("replayed"))?;
     writeln!(out, "{}{} ({})", row("episodes"), tally(&report.episodes), counted(report.turns, "turn"))?;

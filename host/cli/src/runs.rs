@@ -47,10 +47,10 @@ fn existing(context: &Context) -> anyhow::Result<clawhost_app::Workspace> {
 
 /// Prints the labels of a run.
 fn told(context: &Context, (run, labels): (RunId, RunLabels)) -> anyhow::Result<Exit> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "run": run, "name": labels.name, "tags": labels.tags });
-        writeln!(out, "{document:#}")?;
+        crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
     writeln!(out, "{}{run}", row("run"))?;
@@ -109,9 +109,9 @@ fn stop_words(why: &serde_json::Value) -> String {
 
 fn list(context: &Context, arguments: &RunListArgs) -> anyhow::Result<Exit> {
     let runs = list_runs(&*context.reader()?, &arguments.query(SystemClock::default().now_ms()))?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
-        writeln!(out, "{:#}", serde_json::to_value(&runs)?)?;
+        crate::terminal::json(&serde_json::to_value(&runs)?)?;
         return Ok(Exit::Ok);
     }
     let mut table = table(&["run", "name", "begun", "kind", "environment", "policy", "reward", "state", "tags"]);
@@ -140,10 +140,10 @@ async fn show(context: &Context, run: Option<&str>) -> anyhow::Result<Exit> {
     context.reader()?;
     let details = show_run(&context.folder()?, run, SystemClock::default().now_ms()).await?;
     let resume = resume(context, &details);
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "run": details, "resume": resume });
-        writeln!(out, "{document:#}")?;
+        crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
     text(&mut out, &details, resume.as_deref())?;

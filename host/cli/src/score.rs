@@ -62,16 +62,16 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     match (context.json(), &runs[..]) {
         (true, [ScoredRun { run, report }]) if !args.runs.is_all() => {
             let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report });
-            writeln!(anstream::stdout(), "{document:#}")?;
+            crate::terminal::json(&document)?;
         }
         (true, runs) => {
             let document = serde_json::json!({ "format": 1, "rewards": rewards, "runs": runs });
-            writeln!(anstream::stdout(), "{document:#}")?;
+            crate::terminal::json(&document)?;
         }
         (false, runs) => {
             for (position, ScoredRun { run, report }) in runs.iter().enumerate() {
                 if position > 0 {
-                    writeln!(anstream::stdout())?;
+                    writeln!(crate::terminal::stdout())?;
                 }
                 text(run, report)?;
             }
@@ -81,7 +81,7 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
 }
 
 fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     let left_out = match report.not_complete {
         0 => String::new(),

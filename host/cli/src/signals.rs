@@ -59,7 +59,7 @@ async fn watch(cancel: Cancel, stopping: Stopping) {
     use std::io::Write as _;
     wait().await;
     // Printed first: the cancelled work may print its own last message.
-    let _ = writeln!(anstream::stderr(), "{}", stopping.words());
+    let _ = writeln!(crate::terminal::stderr(), "{}", stopping.words());
     cancel.request();
     wait().await;
     #[allow(clippy::disallowed_methods, reason = "asked for twice; every finished transaction is on disk")]

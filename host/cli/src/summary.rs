@@ -78,7 +78,7 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
             "spent": spent(timing),
         },
     });
-    writeln!(anstream::stdout(), "{document:#}")?;
+    crate::terminal::json(&document)?;
     Ok(())
 }
 
@@ -124,7 +124,7 @@ fn row(label: &str) -> String {
 /// The text for people.
 pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     let Played { run, spec, report, .. } = played;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     let environment = plugin(&spec.environment) + &query(&spec.environment.options);
     writeln!(out, "{}{environment}, split {}", row("environment"), escaped(&report.split, 80))?;
     if let Some(LlmIdentity { provider, model, version }) = &spec.policy.identity {

@@ -28,10 +28,10 @@ pub(crate) async fn run(context: &Context, args: &TasksArgs) -> anyhow::Result<E
     let listing = list_tasks(&folder, &host, &request, &progress).await;
     progress.finish();
     let listing = listing?;
-    let mut out = anstream::stdout().lock();
+    let mut out = crate::terminal::stdout();
     if context.json() {
         let document = serde_json::json!({ "format": 1, "tasks": listing });
-        writeln!(out, "{document:#}")?;
+        crate::terminal::json(&document)?;
     } else {
         text(&mut out, &listing, args.reference)?;
     }

@@ -56,7 +56,7 @@ pub use revision::{
 };
 pub use rules::{Condition, Facts, Rule, conditions, rule};
 pub use run_labels::{InvalidLabel, LABEL_CHARACTERS, RUN_ID_PREFIX, RUN_TAGS, RunLabels, RunName, RunTag};
-pub use safe_text::{escaped, is_hidden};
+pub use safe_text::{escaped, is_hidden, json_escaped};
 pub use secret::{KeptSecret, KnownSecrets, SCRUBBED, SHORTEST_SCRUBBED, ScrubbedText, Secret, Secrets};
 pub use seeds::derive_seed;
 pub use snapshot::{HostState, LogState, Snapshot};

@@ -87,7 +87,7 @@ pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> 
             "peak_memory_bytes": peak_memory_bytes(), "concurrency": demo.concurrency,
         },
     });
-    writeln!(anstream::stdout(), "{document:#}")?;
+    crate::terminal::json(&document)?;
     Ok(())
 }
 
@@ -181,7 +181,7 @@ fn planted(out: &mut impl Write, found: &HarnessProof) -> anyhow::Result<()> {
 }
 
 pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> anyhow::Result<()> {
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let iterations = counted(demo.iterations, "iteration");
     let seed = demo.seed;
     writeln!(out, "A playbook learned from nothing: env-shop, seed {seed}, {iterations} of {EPISODES} episodes.")?;

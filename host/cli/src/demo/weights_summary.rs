@@ -47,7 +47,7 @@ pub(super) fn json(demo: &WeightsDemo, found: &WeightsProof, drawing: &Path) -> 
             "seconds_without_controls": seconds,
         },
     });
-    writeln!(anstream::stdout(), "{document:#}")?;
+    crate::terminal::json(&document)?;
     Ok(())
 }
 
@@ -59,7 +59,7 @@ fn shown(measured: Option<&Measured>) -> String {
 }
 
 pub(super) fn text(demo: &WeightsDemo, found: &WeightsProof, drawing: &Path) -> anyhow::Result<()> {
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let Chosen { name, title, .. } = &found.device;
     let place = if *name == DeviceName::CPU { title.clone() } else { format!("{name} ({title})") };
     writeln!(out, "A model of 99,456 weights, made from seed {}, learns on {place}.\n", demo.seed)?;

@@ -36,7 +36,7 @@ pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
 /// The text for people. `play` is the command that plays with the learned model.
 pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> {
     let Learned { run, spec, report, .. } = learned;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     writeln!(out, "run         {run}")?;
     if let Some(plot) = plot::text(&curve(report), 0.0, 1.0) {
         let is_recorded = spec.learn().is_some_and(|learn| learn.from.is_some());
@@ -138,6 +138,6 @@ pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
     if let (Some(document), Some(weights)) = (document.as_object_mut(), weights) {
         document.insert("weights".to_owned(), json!({ "before": weights.before, "after": weights.after }));
     }
-    writeln!(anstream::stdout(), "{document:#}")?;
+    crate::terminal::json(&document)?;
     Ok(())
 }

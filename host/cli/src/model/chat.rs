@@ -51,16 +51,16 @@ fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation>
 
 /// Prints the part of an answer that was not streamed.
 fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let Answered { text, rest, finish, usage, left_out } = answer;
     if context.json() {
         let told = serde_json::json!({ "answer": text, "finish": finish, "usage": usage, "left_out": left_out });
-        writeln!(out, "{told}")?;
+        crate::terminal::json_line(&told)?;
         return Ok(());
     }
     writeln!(out, "{}", harmless(rest))?;
     if *left_out > 0 {
-        let mut notes = anstream::stderr();
+        let mut notes = crate::terminal::stderr();
         writeln!(notes, "note: the context is full; the {left_out} oldest messages were left out")?;
     }
     Ok(())
@@ -69,7 +69,7 @@ fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
 pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Exit> {
     let mut conversation = open(context, arguments)?;
     let (mut lines, mut interrupts, terminal) = (lines(), interrupts(), std::io::stdin().is_terminal());
-    let (mut notes, is_shown) = (anstream::stderr(), !context.json());
+    let (mut notes, is_shown) = (crate::terminal::stderr(), !context.json());
     loop {
         if terminal {
             write!(notes, "> ")?;
@@ -85,7 +85,7 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
         }
         let show = move |text: &str| {
             if is_shown {
-                let mut out = anstream::stdout();
+                let mut out = crate::terminal::stdout();
                 // If the output is closed, the next write reports it.
                 let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
             }
@@ -96,9 +96,11 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
         match conversation.turn(line, show, interrupted).await {
             Ok(Turn::Answered(answer)) => tell(context, &answer)?,
             Ok(Turn::Interrupted { heard }) => {
-                let mut out = anstream::stdout();
+                let mut out = crate::terminal::stdout();
                 match context.json() {
-                    true => writeln!(out, "{}", serde_json::json!({ "answer": heard, "finish": "interrupted" }))?,
+                    true => {
+                        crate::terminal::json_line(&serde_json::json!({ "answer": heard, "finish": "interrupted" }))?
+                    }
                     false => writeln!(out)?,
                 }
             }

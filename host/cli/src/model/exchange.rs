@@ -37,6 +37,6 @@ fn tell(context: &Context, exchanged: &Exchanged, done: &str) -> anyhow::Result<
     }
     let with = if *has_adapter { ", its adapter in the folder `adapter`" } else { "" };
     let folder = folder.display();
-    writeln!(anstream::stdout(), "{folder}: {architecture} of {parameters} weights, {done}{with}")?;
+    writeln!(crate::terminal::stdout(), "{folder}: {architecture} of {parameters} weights, {done}{with}")?;
     Ok(Exit::Ok)
 }

@@ -22,7 +22,7 @@ fn prompt(given: Option<&String>) -> anyhow::Result<String> {
 
 /// Streams text.
 fn show(text: &str) {
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     // If the output is closed, the final write reports it.
     let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
 }
@@ -61,7 +61,7 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
             "samples": answers.iter().map(sample).collect::<Vec<_>>(), "weights": weights,
         }));
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     for (number, answer) in (1..).zip(&answers) {
         if request.answers > 1 {
             writeln!(out, "{number}: {}", harmless(&answer.text))?;

@@ -40,7 +40,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
             "adapter": adapter, "weights": weights,
         }));
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let mut row = |name: &str, told: String| writeln!(out, "{name:<14} {told}");
     row("architecture", config.architecture.name().to_owned())?;
     let (heads, shared) = (config.heads, config.key_value_heads);

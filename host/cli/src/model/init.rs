@@ -28,7 +28,7 @@ pub(super) fn init(context: &Context, arguments: &InitArgs) -> anyhow::Result<Ex
             "folder": folder, "parameters": parameters, "seed": seed, "weights": weights,
         }));
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let folder = folder.display();
     writeln!(out, "{folder}: a model of {parameters} weights from seed {seed}, {weights}")?;
     writeln!(out, "it is untrained. Next:")?;

@@ -48,7 +48,7 @@ fn notes(context: &Context) -> impl EventSink {
 }
 
 fn print_json(value: &serde_json::Value) -> anyhow::Result<Exit> {
-    writeln!(anstream::stdout(), "{value:#}")?;
+    crate::terminal::json(value)?;
     Ok(Exit::Ok)
 }
 

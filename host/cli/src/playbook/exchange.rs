@@ -30,7 +30,7 @@ pub(super) fn export(context: &Context, name: &str, path: &Path, number: Option<
     }
     let said = playbooks::contents(exported.entries, exported.sections);
     let path = exported.path.display();
-    writeln!(anstream::stdout(), "{name}, version {}: {said} in {path}", exported.version)?;
+    writeln!(crate::terminal::stdout(), "{name}, version {}: {said} in {path}", exported.version)?;
     Ok(Exit::Ok)
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow
     }
     let said = playbooks::contents(imported.entries, imported.sections);
     let number = imported.version;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     if imported.added {
         writeln!(out, "{name}, version {number} is served from now on: {said}")?;
         let how = format!("see `clawhost eval PLUGIN.wasm --reward R.wasm --playbook {name}`");

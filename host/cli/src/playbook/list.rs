@@ -33,7 +33,7 @@ pub(super) fn list(context: &Context) -> anyhow::Result<Exit> {
             told(row.created_at.map(time)),
         ]);
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     crate::episodes::print(&mut out, &table)?;
     if rows.is_empty() {
         writeln!(out, "none yet: learn one with `clawhost learn PLUGIN.wasm`, or import one")?;

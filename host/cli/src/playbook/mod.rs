@@ -100,6 +100,6 @@ fn workspace(context: &Context) -> anyhow::Result<Workspace> {
 
 fn print_json(report: &impl Serialize) -> anyhow::Result<Exit> {
     // Via a value, so that keys have the order of all other documents.
-    writeln!(anstream::stdout(), "{:#}", serde_json::to_value(report)?)?;
+    crate::terminal::json(&serde_json::to_value(report)?)?;
     Ok(Exit::Ok)
 }

@@ -19,7 +19,7 @@ pub(super) fn version(context: &Context, name: Option<&str>, number: u64) -> any
         return print_json(&version.document);
     }
     let playbook = playbooks::document(&version)?;
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     sections(&mut out, &playbook)?;
     playbook.entries.iter().try_for_each(|entry| writeln!(out, "{}", safe(&entry.lesson.prompt())))?;
     Ok(Exit::Ok)
@@ -31,7 +31,7 @@ pub(super) fn show(context: &Context, name: Option<&str>, full: bool) -> anyhow:
     if context.json() {
         return print_json(&shown);
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     let name = &shown.name;
     match (shown.version, &shown.why) {
         (Some(number), Some(why)) => writeln!(out, "{name}, version {number}: {}", escaped(why, 200))?,

@@ -14,7 +14,7 @@ pub(super) fn log(context: &Context, name: Option<&str>) -> anyhow::Result<Exit>
     if context.json() {
         return print_json(&versions);
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     writeln!(out, "{name}")?;
     let mut table = crate::episodes::table(&["version", "digest", "entries", "when", "run", "why"]);
     for version in &versions {
@@ -53,7 +53,7 @@ pub(super) fn diff(context: &Context, name: Option<&str>, from: Option<u64>, to:
     if context.json() {
         return print_json(&found);
     }
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     writeln!(out, "{name}: version {} to {}", found.from, found.to)?;
     if found.differences.is_empty() {
         writeln!(out, "they are equal")?;
@@ -70,7 +70,7 @@ pub(super) async fn rollback(context: &Context, name: &str, to: Option<u64>) -> 
         return print_json(&rolled);
     }
     let (number, target) = (rolled.version, rolled.says_what);
-    let mut out = anstream::stdout();
+    let mut out = crate::terminal::stdout();
     match (rolled.added, number == target) {
         (true, _) => writeln!(out, "{name}: version {number} has the content of version {target}")?,
         (false, true) => writeln!(out, "{name}: version {number} is served already")?,

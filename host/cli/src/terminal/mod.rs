@@ -2,7 +2,9 @@
 
 mod iteration;
 mod progress;
+mod sink;
 mod warning;
 
 pub(crate) use progress::{LEARNED, Progress, line};
+pub(crate) use sink::{json, json_line, stderr, stdout};
 pub(crate) use warning::lines as warning_lines;

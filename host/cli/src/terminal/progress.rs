@@ -58,7 +58,7 @@ pub(crate) struct Progress {
 /// Prints a line on standard error.
 pub(crate) fn line(text: &str) {
     // If standard error is closed, the text is dropped.
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(crate::terminal::stderr(), "{text}");
 }
 
 impl State {

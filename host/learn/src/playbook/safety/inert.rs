@@ -67,19 +67,9 @@ const QUALIFIERS: [&str; 5] = ["prompt", "message", "instruction", "instructions
 /// Headings of instruction templates (`### Response:`). Without a colon they are ordinary headings.
 const TEMPLATE_HEADINGS: [&str; 3] = ["instruction", "response", "input"];
 
-/// Characters without a glyph, in addition to those of [`is_hidden`]: fillers, more direction marks, line and paragraph
-/// separators, variation selectors, and tag characters, which can hide whole texts.
-fn is_invisible(character: char) -> bool {
-    is_hidden(character)
-        || matches!(character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{2028}' | '\u{2029}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
-}
-
 /// The text without invisible characters. Searches use this form.
 pub(super) fn visible(text: &str) -> String {
-    text.chars().filter(|character| character.is_whitespace() || !is_invisible(*character)).collect()
+    text.chars().filter(|character| character.is_whitespace() || !is_hidden(*character)).collect()
 }
 
 /// Escapes a text. Line feeds are kept. Idempotent.
@@ -100,7 +90,7 @@ fn escape_line(line: &str, out: &mut String) {
         if marker == Some(at) {
             out.push('\\');
         }
-        if is_invisible(character) {
+        if is_hidden(character) {
             out.extend(character.escape_default());
             continue;
         }
@@ -269,7 +259,7 @@ pub(crate) mod tests {
 
     /// An independent formulation of what an escaped text must not contain.
     pub(crate) fn is_inert(text: &str) -> bool {
-        let hidden = text.chars().any(|character| character != '\n' && is_invisible(character));
+        let hidden = text.chars().any(|character| character != '\n' && is_hidden(character));
         let lower = text.to_lowercase();
         let token = TOKENS.iter().any(|token| lower.contains(token));
         let speaks = lower.lines().any(|line| {
