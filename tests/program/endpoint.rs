@@ -101,7 +101,7 @@ fn a_plugin_spends_only_its_own_budget() {
     let output = bench.run(&run);
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     assert!(stdout(&output).contains("--max-grant-tokens"), "{}", stdout(&output));
-    assert_eq!(stub.requests().len(), 3, "12, 24 and 36 of 30 tokens; requests in flight count");
+    assert_eq!(stub.requests().len(), 3, "12, 24 and 36 of 30 tokens; requests in flight count and are waited for");
     let whole = ["--max-grant-tokens", "100000", "--resume"];
     let resumed = bench.run(&[&run[..8], &whole].concat());
     assert!(resumed.status.success() && stub.requests().len() > 3, "{}", stderr(&resumed));
@@ -119,7 +119,7 @@ fn an_endpoint_without_usage_is_charged_and_the_summary_says_so() {
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     assert!(stub.requests().len() <= 2, "{} requests with a budget of 50 tokens", stub.requests().len());
     assert!(stdout(&output).contains(" came without usage: their tokens are estimated"), "{}", stdout(&output));
-    let shown = bench.out(&["episodes", "show", &super::policies::newest_name(&bench)]);
+    let shown = bench.out(&["episodes", "show", &policies::newest_name(&bench)]);
     assert!(shown.contains("  ignored    usage, which was asked for"), "{shown}");
 }
 

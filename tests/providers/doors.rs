@@ -3,8 +3,9 @@
 use super::streams::{hear, text};
 use super::stub::{events, stream};
 use super::*;
-use clawhost_core::{KnownSecrets, LlmIdentity, ModelResponse, Usage};
-use clawhost_providers::Guarded;
+use clawhost_core::{KnownSecrets, Llm, LlmIdentity, ModelResponse};
+use clawhost_providers::{Guarded, Spending};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[tokio::test]
 async fn an_answer_without_usage_is_charged_by_an_estimate() {
@@ -19,7 +20,7 @@ async fn an_answer_without_usage_is_charged_by_an_estimate() {
             "four".repeat(3),
         );
         let stub = Stub::start(move |_, _| Reply::Http(200, vec![], body.clone()));
-        let spent = Arc::new(Mutex::new(Spending::default()));
+        let spent = Arc::new(Account::default());
         let budget = Budget { tokens: Some(10), cost: None };
         let metered = Metered::new(Arc::new(client(&stub, |_| {})), budget, None, spent.clone());
         let answer = metered.complete(&request()).await.unwrap();
@@ -29,14 +30,14 @@ async fn an_answer_without_usage_is_charged_by_an_estimate() {
         metered.complete(&request()).await.unwrap();
         let refused = metered.complete(&request()).await;
         assert_eq!(refused, Err(ModelError::Budget("10 of 10 tokens".into())));
-        let so_far = *spent.lock().unwrap();
+        let so_far = spent.spent();
         assert_eq!((stub.requests().len(), so_far.calls, so_far.estimated), (2, 2, 2));
     }
 }
 
 #[tokio::test]
 async fn requests_in_flight_count_towards_the_budget() {
-    struct Silent;
+    struct Silent(Arc<AtomicUsize>);
     #[async_trait::async_trait]
     impl Llm for Silent {
         fn identity(&self) -> LlmIdentity {
@@ -44,20 +45,28 @@ async fn requests_in_flight_count_towards_the_budget() {
         }
 
         async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
             std::future::pending().await
         }
     }
-    let spent = Arc::new(Mutex::new(Spending::default()));
-    let metered = Metered::new(Arc::new(Silent), Budget { tokens: Some(5), cost: None }, None, spent.clone());
+    let (spent, begun) = (Arc::new(Account::default()), Arc::new(AtomicUsize::new(0)));
+    let metered =
+        Metered::new(Arc::new(Silent(begun.clone())), Budget { tokens: Some(5), cost: None }, None, spent.clone());
     let asked = request();
-    let mut waiting: Vec<_> = (0..3).map(|_| metered.complete(&asked)).collect();
+    let mut waiting: Vec<_> = (0..4).map(|_| metered.complete(&asked)).collect();
     for request in &mut waiting {
-        assert!(ready(request.as_mut()).is_none(), "two tokens each are in flight: 2, 4 and 6");
+        assert!(ready(request.as_mut()).is_none());
     }
-    assert_eq!(metered.complete(&asked).await, Err(ModelError::Budget("6 of 5 tokens".into())));
+    assert_eq!(
+        begun.load(Ordering::Relaxed),
+        3,
+        "two tokens each are in flight: 2, 4 and 6 of 5; the fourth waits for them"
+    );
+    drop(waiting.remove(0));
+    assert!(ready(waiting[2].as_mut()).is_none());
+    assert_eq!(begun.load(Ordering::Relaxed), 4, "one has ended, so there is room");
     drop(waiting);
-    assert_eq!(spent.lock().unwrap().usage, Usage::default(), "nothing was answered");
-    assert!(ready(metered.complete(&asked).as_mut()).is_none(), "it is admitted again");
+    assert_eq!(spent.spent(), Spending::default(), "nothing was answered");
 }
 
 /// The value of a future that is ready.

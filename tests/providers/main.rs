@@ -16,7 +16,7 @@ mod stub;
 
 use clawhost_core::{Hint, IgnoredRequest, Llm as _, Message, ModelError, ModelRequest, Origin, Role, Secret, Secrets};
 use clawhost_providers::{
-    Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, Spending, key_from_file,
+    Account, Budget, Dialect, Endpoint, EndpointConfig, Metered, Prices, ProviderError, Scripted, key_from_file,
 };
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -282,7 +282,7 @@ fn invalid_addresses_are_errors_before_anything_is_sent() {
 async fn spending_stops_at_the_budget() {
     let stub = Stub::start(|_, _| chat("4"));
     let model = Arc::new(client(&stub, |_| {}));
-    let spent = Arc::new(Mutex::new(Spending::default()));
+    let spent = Arc::new(Account::default());
     let budget = Budget { tokens: Some(20), cost: None };
     let prices = Some(Prices { input: 1.0, output: 10.0 });
     let metered = Metered::new(model.clone(), budget, prices, spent.clone());
@@ -291,7 +291,7 @@ async fn spending_stops_at_the_budget() {
     let error = metered.complete(&request()).await.unwrap_err();
     assert!(matches!(&error, ModelError::Budget(text) if text == "24 of 20 tokens"), "{error}");
     assert_eq!(stub.requests().len(), 2, "nothing is sent beyond the budget");
-    let so_far = *spent.lock().unwrap();
+    let so_far = spent.spent();
     assert_eq!(so_far.calls, 2);
     assert!((so_far.cost - 60e-6).abs() < 1e-12, "{so_far:?}");
     let poor = Metered::new(model, Budget { tokens: None, cost: Some(50e-6) }, prices, spent);

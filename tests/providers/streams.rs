@@ -6,7 +6,7 @@ use clawhost_core::{
     IgnoredRequest, Llm, LlmIdentity, ModelDelta, ModelError, ModelRequest, ModelResponse, ResponseFormat, Secret,
     ToolChoice, Usage,
 };
-use clawhost_providers::{Budget, Dialect, Metered, Prices, Scripted, Spending};
+use clawhost_providers::{Account, Budget, Dialect, Metered, Prices, Scripted};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -288,7 +288,7 @@ async fn tokens_that_spell_a_key_are_not_passed_on() {
     let (heard, answer) = hear(&model, &ModelRequest { logprobs: Some(0), ..plain() }).await;
     let answer = answer.unwrap();
     assert_eq!((text(&heard).as_str(), answer.message.plain_text().as_str()), ("a [key] b", "a [key] b"));
-    assert_eq!(answer.ignored, [IgnoredRequest::Logprobs]);
+    assert_eq!(answer.ignored, [IgnoredRequest::Logprobs, IgnoredRequest::Usage]);
     assert!(!format!("{heard:?} {answer:?}").contains("4711"), "{heard:?} {answer:?}");
 }
 
@@ -301,7 +301,9 @@ async fn a_server_that_rejects_the_usage_option_is_called_without_it() {
     let model = dialect_client(Dialect::OpenAi, &stub, |_| {});
     for requests in [2, 3] {
         let (heard, answer) = hear(&model, &plain()).await;
-        assert_eq!((text(&heard).as_str(), answer.unwrap().usage), ("4", Usage::default()));
+        let answer = answer.unwrap();
+        assert_eq!((text(&heard).as_str(), answer.ignored), ("4", vec![IgnoredRequest::Usage]));
+        assert!(answer.usage.prompt_tokens > 0 && answer.usage.completion_tokens == 1, "{:?}", answer.usage);
         assert_eq!(stub.requests().len(), requests);
     }
 }
@@ -329,8 +331,8 @@ async fn a_silence_ends_a_stream_but_a_slow_answer_does_not() {
     }
 }
 
-fn metered(model: impl Llm + 'static) -> (Metered, Arc<Mutex<Spending>>) {
-    let spent = Arc::new(Mutex::new(Spending::default()));
+fn metered(model: impl Llm + 'static) -> (Metered, Arc<Account>) {
+    let spent = Arc::new(Account::default());
     let budget = Budget { tokens: Some(20), cost: None };
     let prices = Some(Prices { input: 1.0, output: 10.0 });
     (Metered::new(Arc::new(model), budget, prices, spent.clone()), spent)
@@ -347,7 +349,7 @@ async fn streams_are_metered_and_limited_by_the_budget() {
         let (heard, answer) = hear(&metered, &plain()).await;
         assert_eq!((heard, answer), (vec![], Err(ModelError::Budget("24 of 20 tokens".into()))));
         assert_eq!(stub.requests().len(), 2, "nothing is sent beyond the budget");
-        let spent = *spent.lock().unwrap();
+        let spent = spent.spent();
         assert_eq!((spent.calls, spent.usage.prompt_tokens, spent.usage.completion_tokens), (2, 20, 4));
         assert!((spent.cost - 60e-6).abs() < 1e-12, "{spent:?}");
     }
@@ -387,7 +389,7 @@ async fn an_interrupted_or_abandoned_stream_costs_the_reported_usage() {
     let (broken, spent) = metered(Broken);
     assert!(hear(&broken, &plain()).await.1.is_err());
     let reported = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, cached_tokens: 0 };
-    let so_far = *spent.lock().unwrap();
+    let so_far = spent.spent();
     assert_eq!((so_far.usage, so_far.calls), (reported(1), 0));
     let endless = ModelRequest { max_tokens: 0, ..plain() };
     let mut sink = ();
@@ -399,7 +401,7 @@ async fn an_interrupted_or_abandoned_stream_costs_the_reported_usage() {
             () = std::future::ready(()) => {}
         }
     }
-    assert_eq!(spent.lock().unwrap().usage, reported(2));
+    assert_eq!(spent.spent().usage, reported(2));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{
-    Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, key_from_file,
+    Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::ffi::OsString;
@@ -127,8 +127,8 @@ pub struct ModelFactory {
     concurrency: usize,
     /// The kind of endpoint to which a key file without a kind belongs: the first that requested it.
     plain_key_for: Mutex<Option<Dialect>>,
-    spent: Arc<Mutex<Spending>>,
-    spent_by_plugins: Arc<Mutex<Spending>>,
+    spent: Arc<Account>,
+    spent_by_plugins: Arc<Account>,
     idle: Arc<IdleTally>,
     secrets: KnownSecrets,
 }
@@ -160,7 +160,7 @@ impl ModelFactory {
 
     /// The usage of all models together.
     pub fn spent(&self) -> Spending {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spent.spent()
     }
 
     /// The number of answers of a built-in policy, if it found nothing to act on in any of them.
@@ -168,7 +168,7 @@ impl ModelFactory {
         self.idle.all_idle()
     }
 
-    pub(crate) fn meter(&self) -> Arc<Mutex<Spending>> {
+    pub(crate) fn meter(&self) -> Arc<Account> {
         self.spent.clone()
     }
 
@@ -179,7 +179,7 @@ impl ModelFactory {
 
     /// Counts tokens that were paid for before.
     pub fn paid(&self, usage: Usage) {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).add(usage, self.prices);
+        self.spent.add(usage, self.prices);
     }
 
     /// The key of an endpoint: from the file for its kind, the file for all kinds, or its environment variable.

@@ -70,7 +70,7 @@ pub(crate) async fn run(context: &Context, command: &DataCommand) -> anyhow::Res
                 let document = serde_json::json!({ "format": 1, "data": report });
                 crate::terminal::json(&document)?;
             } else {
-                show(&mut out.lock(), &report)?;
+                show(&mut out, &report)?;
             }
         }
         Some(DataVerb::Prune(PruneArgs { which, dry_run })) => return remove(context, which.rule(), *dry_run).await,

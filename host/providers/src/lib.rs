@@ -21,5 +21,5 @@ pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
 pub use guarded::Guarded;
 pub use key_file::key_from_file;
-pub use metered::{Budget, Ledger, Metered, Prices, Spending};
+pub use metered::{Account, Budget, Ledger, Metered, Prices, Spending};
 pub use scripted::Scripted;

@@ -7,6 +7,7 @@ use clawhost_core::{
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// Prices in the operator's currency per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,23 +57,50 @@ impl Prices {
     }
 }
 
-/// The spending of all models of a run, for its records.
-#[derive(Debug, Clone)]
-pub struct Ledger(pub Arc<Mutex<Spending>>);
+/// What models spend together.
+#[derive(Debug, Default)]
+pub struct Account {
+    spending: Mutex<Spending>,
+    /// A request has ended, so others may fit into the budget.
+    ended: Notify,
+}
 
-impl Meter for Ledger {
-    fn spent(&self) -> Usage {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).usage
+impl Account {
+    /// The spending so far.
+    pub fn spent(&self) -> Spending {
+        *self.spending()
+    }
+
+    /// Adds tokens that were paid for before.
+    pub fn add(&self, usage: Usage, prices: Option<Prices>) {
+        self.spending().add(usage, prices);
+    }
+
+    fn spending(&self) -> MutexGuard<'_, Spending> {
+        self.spending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A model with a budget. A request in flight counts by an estimate of what it reads, at least one token, until its answer says
-/// what it costs. So the budget can be exceeded by the answers in flight, and by nothing else.
+/// The spending of all models of a run, for its records.
+#[derive(Debug, Clone)]
+pub struct Ledger(pub Arc<Account>);
+
+impl Meter for Ledger {
+    fn spent(&self) -> Usage {
+        self.0.spent().usage
+    }
+}
+
+/// A model with a budget.
+///
+/// A request in flight counts by an estimate of what it reads, at least one token, until its answer says what it costs. A request
+/// that does not fit beside those in flight waits for them. So the budget can be exceeded by the answers in flight, and by nothing
+/// else.
 pub struct Metered {
     model: Arc<dyn Llm>,
     budget: Budget,
     prices: Option<Prices>,
-    spent: Arc<Mutex<Spending>>,
+    account: Arc<Account>,
 }
 
 impl std::fmt::Debug for Metered {
@@ -82,30 +110,42 @@ impl std::fmt::Debug for Metered {
 }
 
 impl Metered {
-    /// Wraps a model with a budget. The models of a run share `spent`.
-    pub fn new(model: Arc<dyn Llm>, budget: Budget, prices: Option<Prices>, spent: Arc<Mutex<Spending>>) -> Self {
-        Self { model, budget, prices, spent }
+    /// Wraps a model with a budget. Models that share an account share the budget.
+    pub fn new(model: Arc<dyn Llm>, budget: Budget, prices: Option<Prices>, account: Arc<Account>) -> Self {
+        Self { model, budget, prices, account }
     }
 
-    fn spent(&self) -> MutexGuard<'_, Spending> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Admits a request if the budget is not spent, and counts it as in flight.
-    fn admit(&self, request: &ModelRequest) -> Result<Bill<'_>, ModelError> {
-        let reading = |prompt_tokens| Usage { prompt_tokens, ..Usage::default() };
-        let read = reading(estimated_tokens(request.bytes()));
-        let mut spent = self.spent();
-        let tokens = spent.usage.tokens().saturating_add(spent.in_flight);
+    /// Whether the budget allows a request with so many tokens in flight.
+    fn check(&self, spent: &Spending, in_flight: u64) -> Result<(), ModelError> {
+        let tokens = spent.usage.tokens().saturating_add(in_flight);
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
             return Err(ModelError::Budget(format!("{tokens} of {limit} tokens")));
         }
-        let cost = spent.cost + self.prices.map_or(0.0, |prices| prices.of(reading(spent.in_flight)));
+        let reading = Usage { prompt_tokens: in_flight, ..Usage::default() };
+        let cost = spent.cost + self.prices.map_or(0.0, |prices| prices.of(reading));
         if let Some(limit) = self.budget.cost.filter(|limit| cost >= *limit) {
             return Err(ModelError::Budget(format!("{cost:.4} of {limit} spent")));
         }
-        spent.in_flight = spent.in_flight.saturating_add(read.tokens());
-        Ok(Bill { metered: self, read, reported: Usage::default(), written: 0, is_paid: false })
+        Ok(())
+    }
+
+    /// Counts a request as in flight as soon as the budget allows it.
+    async fn admit(&self, request: &ModelRequest) -> Result<Bill<'_>, ModelError> {
+        let read = Usage { prompt_tokens: estimated_tokens(request.bytes()), ..Usage::default() };
+        loop {
+            let mut ended = std::pin::pin!(self.account.ended.notified());
+            // From here on no end is missed.
+            ended.as_mut().enable();
+            {
+                let mut spent = self.account.spending();
+                self.check(&spent, 0)?;
+                if self.check(&spent, spent.in_flight).is_ok() {
+                    spent.in_flight = spent.in_flight.saturating_add(read.tokens());
+                    return Ok(Bill { metered: self, read, reported: Usage::default(), written: 0, is_paid: false });
+                }
+            }
+            ended.await;
+        }
     }
 }
 
@@ -116,7 +156,7 @@ impl Llm for Metered {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let mut bill = self.admit(request)?;
+        let mut bill = self.admit(request).await?;
         let response = self.model.complete(request).await?;
         bill.pay(&response);
         Ok(response)
@@ -125,7 +165,7 @@ impl Llm for Metered {
     /// An answer that is interrupted, or not read to its end, costs the usage that the endpoint reported until then. Some
     /// endpoints report it only at the end: then what was read and written so far is estimated.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
-        let mut bill = self.admit(request)?;
+        let mut bill = self.admit(request).await?;
         let response = self.model.stream(request, &mut Counting { sink, bill: &mut bill }).await?;
         bill.pay(&response);
         Ok(response)
@@ -148,7 +188,7 @@ impl Bill<'_> {
     /// The answer is complete.
     fn pay(&mut self, response: &ModelResponse) {
         self.is_paid = true;
-        let mut spent = self.metered.spent();
+        let mut spent = self.metered.account.spending();
         spent.add(response.usage, self.metered.prices);
         spent.calls += 1;
         spent.estimated += u64::from(response.ignored.contains(&IgnoredRequest::Usage));
@@ -166,11 +206,13 @@ impl Bill<'_> {
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        let mut spent = self.metered.spent();
+        let mut spent = self.metered.account.spending();
         spent.in_flight = spent.in_flight.saturating_sub(self.read.tokens());
         if !self.is_paid {
             spent.add(self.interrupted(), self.metered.prices);
         }
+        drop(spent);
+        self.metered.account.ended.notify_waiters();
     }
 }
 

@@ -15,7 +15,6 @@ use crate::device::DeviceOption;
 use crate::exit::Exit;
 use crate::terminal::Progress;
 use clawhost_app::{Event, EventSink, ModelSettings, Warning};
-use std::io::Write as _;
 
 pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Result<Exit> {
     match command {

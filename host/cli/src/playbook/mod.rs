@@ -10,7 +10,6 @@ use crate::exit::Exit;
 use clap::Subcommand;
 use clawhost_app::{Workspace, WorkspaceSettings};
 use serde::Serialize;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]

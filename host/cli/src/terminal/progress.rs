@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 const LINES: u64 = 10;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Templates of bars: for playing episodes, for other work on episodes, and for the phases of learning.
-const PLAYED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {msg}  {eta} left";
-const COUNTED: &str = "{bar:30} {pos}/{len} episodes, {per_sec:.0}  {eta} left";
-const PHASES: &str = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec:.0}";
+const PLAYED: &str = "{bar:30} {pos}/{len} episodes, {per_sec}  {msg}  {eta} left";
+const COUNTED: &str = "{bar:30} {pos}/{len} episodes, {per_sec}  {eta} left";
+const PHASES: &str = "{msg:24} {bar:30} {pos}/{len} episodes, {per_sec}";
 /// The `what` of [`Progress::new`] for a learning run, whose title and output folder are shown.
 pub(crate) const LEARNED: &str = "learned from";
 /// The time between two frames of a spinner.

@@ -172,7 +172,7 @@ proptest! {
     #[test]
     fn every_request_is_sent_once_or_rejected_as_documented(requests in prop::collection::vec(request(), 1..12)) {
         let model = four();
-        let mut state = asking(Limits { llm_calls: 4, ..Limits::default() }, &model);
+        let mut state = asking(Limits { llm_calls: 4, llm_tokens: u64::MAX, ..Limits::default() }, &model);
         let mut answered = 0;
         for request in requests {
             let (sound, alias) = (is_sound(&request), request.alias.clone());
@@ -234,7 +234,7 @@ proptest! {
     #[test]
     fn every_batch_is_answered_per_request_or_rejected_as_a_whole(requests in prop::collection::vec(request(), 0..20)) {
         let model = four();
-        let mut state = asking(Limits { llm_batch: 12, llm_calls: 6, ..Limits::default() }, &model);
+        let mut state = asking(Limits { llm_batch: 12, llm_calls: 6, llm_tokens: u64::MAX, ..Limits::default() }, &model);
         let sound = requests.iter().filter(|request| is_sound(request) && request.alias == "judge").count();
         let count = requests.len();
         let answered = match done(state.complete_batch(requests)).unwrap() {
