@@ -76,7 +76,7 @@ async fn no_key_passes_the_door_before_the_store() {
     let row = reader.runs(None).unwrap().swap_remove(0);
     assert_eq!((row.config.0["policy"]["system_prompt"].as_str(), row.summary), (Some(CLEAN), Some(clean.clone())));
     assert_eq!(store.last_checkpoint(&id).await.unwrap(), Some((1, clean.clone())));
-    assert_eq!(store.iterations(&id).await.unwrap(), [clean.clone()]);
+    assert_eq!(store.iterations(&id).await.unwrap(), vec![clean.clone()]);
     assert_eq!(reader.ledger("shop").unwrap().unwrap().document, clean);
     assert_eq!(read.id, recorded("run-a", 0).episode.id, "everything else is as it was");
 }
