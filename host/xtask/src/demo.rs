@@ -7,7 +7,7 @@ use std::process::Command;
 
 pub(crate) fn main() -> Result<()> {
     let build = Spent::begin();
-    let guests = guests::build()?;
+    let guests = guests::build(guests::Which::Plugins)?;
     say("building clawhost in release (the first time takes minutes)");
     run(cargo().args(["build", "--release", "--package", "clawhost-cli"]))?;
     let build = build.shown();

@@ -133,7 +133,7 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
     if let Some(first) = rest.first() {
         bail!("gpu-check takes no arguments, and found {first}");
     }
-    let guests = guests::build()?;
+    let guests = guests::build(guests::Which::Plugins)?;
     say("building clawhost-gpu and the device tests with CUDA and Vulkan (the first time takes long)");
     let entries = contents(&root(), &guests, &build()?)?;
     let folder = target()?.join("gpu-check");

@@ -17,8 +17,19 @@ use std::path::{Path, PathBuf};
 /// First bytes of a component. They differ from those of a core module.
 const COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
+/// Which guests are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All of the workspace.
+    All,
+    /// The plugins that ship. A demo needs no guests of tests, which take most of the time.
+    Plugins,
+}
+
 /// Guest packages with the names of their components.
-fn packages(place: &Place) -> Result<BTreeMap<String, Vec<String>>> {
+fn packages(place: &Place, which: Which) -> Result<BTreeMap<String, Vec<String>>> {
+    let plugins = root().join("plugins");
+    let is_wanted = |manifest: &Path| which == Which::All || manifest.starts_with(&plugins);
     let metadata = place.metadata().no_deps().exec().context("cargo metadata")?;
     let mut packages = BTreeMap::new();
     for package in metadata.packages {
@@ -28,25 +39,25 @@ fn packages(place: &Place) -> Result<BTreeMap<String, Vec<String>>> {
             .filter(|target| target.crate_types.contains(&CrateType::CDyLib))
             .map(|target| target.name.replace('-', "_"))
             .collect();
-        if !components.is_empty() {
+        if !components.is_empty() && is_wanted(package.manifest_path.as_std_path()) {
             packages.insert(package.name.to_string(), components);
         }
     }
     Ok(packages)
 }
 
-/// Builds all guests. Returns their folder.
-pub(crate) fn build() -> Result<PathBuf> {
+/// Builds guests. Returns their folder.
+pub(crate) fn build(which: Which) -> Result<PathBuf> {
     let route = toolchain::find()?;
     let target = target()?;
     let place = Place::new(root(), target.clone());
-    let packages = packages(&place)?;
+    let packages = packages(&place, which)?;
     say("building guests");
     let names: Vec<&str> = packages.keys().map(String::as_str).collect();
     let built = compile(&place, &route, &names)?;
     let folder = target.join("guests");
-    collect(&built, &folder, &packages)?;
-    if route == Route::Installed {
+    collect(&built, &folder, &packages, which)?;
+    if route == Route::Installed && which == Which::All {
         with_std(&place, &folder)?;
     }
     Ok(folder)
@@ -107,7 +118,7 @@ fn with_std(place: &Place, folder: &Path) -> Result<()> {
 }
 
 /// Copies the components, and removes those that no package builds any more.
-fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>) -> Result<()> {
+fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>, which: Which) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     let mut wanted = Vec::new();
     for (package, components) in packages {
@@ -130,7 +141,7 @@ fn collect(built: &Path, folder: &Path, packages: &BTreeMap<String, Vec<String>>
     }
     for entry in std::fs::read_dir(folder)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".wasm") && !wanted.contains(&name) {
+        if which == Which::All && name.ends_with(".wasm") && !wanted.contains(&name) {
             std::fs::remove_file(entry.path())?;
         }
     }

@@ -137,7 +137,7 @@ pub(crate) fn main() -> Result<()> {
         let npm = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
         get("javascript", Command::new("npm").args(npm).arg(&folder).arg(COMPONENTIZE_QJS));
     }
-    build(&crate::guests::build()?)
+    build(&crate::guests::build(crate::guests::Which::All)?)
 }
 
 /// Runs a step. A failure is printed, and the example is skipped.

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let done = match arguments.first().map(String::as_str) {
         Some("demo") => demo::main(),
         Some("test") => test(rest),
-        Some("guests") => guests::build().map(|_| ()),
+        Some("guests") => guests::build(guests::Which::All).map(|_| ()),
         Some("languages") => languages::main(),
         Some("fuzz") => fuzz::main(rest),
         Some("transformers") => transformers::main(rest),
@@ -107,7 +107,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 fn test(rest: &[String]) -> Result<()> {
-    let folder = guests::build()?;
+    let folder = guests::build(guests::Which::All)?;
     languages::build(&folder)?;
     // The guests are built, so no test may be skipped because one is missing.
     let with_guests = |arguments: &[&str], rest: &[String]| {
