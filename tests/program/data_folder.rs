@@ -15,6 +15,38 @@ impl Bench {
     }
 }
 
+/// Anybody may read the folder, and nobody may write to it. A test that runs as root reads it as another user.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_only_data_folder_can_be_listed_and_shown() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(bench) = Bench::new("a_read_only_data_folder_can_be_listed_and_shown") else { return };
+    bench.play(&[&bench.guest("env_guess"), "--episodes", "2"]);
+    let place = tempfile::tempdir().unwrap();
+    let program = place.path().join("clawhost");
+    std::fs::copy(env!("CARGO_BIN_EXE_clawhost"), &program).unwrap();
+    let allow = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(place.path(), 0o755);
+    let files = || std::fs::read_dir(bench.data.path()).unwrap().map(|entry| entry.unwrap().path());
+    files().filter(|path| path.is_file()).for_each(|path| allow(&path, 0o444));
+    allow(bench.data.path(), 0o555);
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+    let read = |arguments: &[&str]| {
+        let mut command = Command::new(if is_root { Path::new("setpriv") } else { program.as_path() });
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+        }
+        command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("CLAWHOST_HOME", bench.data.path());
+        command.output().unwrap()
+    };
+    let listed = read(&["episodes", "list", "--json"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    assert_eq!(serde_json::from_slice::<Value>(&listed.stdout).unwrap().as_array().unwrap().len(), 2);
+    let shown = read(&["runs", "list"]);
+    assert!(shown.status.success() && stdout(&shown).contains("env-guess"), "{}", stderr(&shown));
+    allow(bench.data.path(), 0o755);
+}
+
 #[test]
 fn the_contents_of_a_data_folder_are_shown() {
     let Some(bench) = Bench::new("the_contents_of_a_data_folder_are_shown") else { return };

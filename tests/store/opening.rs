@@ -104,6 +104,25 @@ async fn a_schema_before_the_first_release_is_refused_and_unchanged() {
     assert_eq!(SCHEMA, 8);
 }
 
+#[tokio::test]
+async fn a_schema_version_that_is_no_version_is_refused_and_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(filled(folder.path(), "run-a", 1).await);
+    let path = folder.path().join(FILE);
+    for version in [-1, i32::MIN] {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.pragma_update(None, "user_version", version).unwrap();
+        drop(connection);
+        let before = std::fs::read(&path).unwrap();
+        for error in refusals(folder.path()) {
+            let told = error.to_string();
+            assert!(matches!(error, StoreError::Corrupt { .. }), "{told}");
+            assert!(told.contains(&format!("its schema version is {version}")), "{told}");
+        }
+        assert!(std::fs::read(&path).unwrap() == before, "version {version}");
+    }
+}
+
 #[test]
 fn a_database_of_another_program_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();

@@ -42,8 +42,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// A time in UTC for people.
+/// The last millisecond of the year 9999: the end of times that can be written as dates.
+const LAST_DATE_MS: u64 = 253_402_300_799_999;
+
+/// A time in UTC for people. A time that no date can express is shown as a number.
 pub fn time(ms: u64) -> String {
+    if ms > LAST_DATE_MS {
+        return format!("after the year 9999 ({ms} ms)");
+    }
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
@@ -285,6 +291,9 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
 
 /// A new id of a run: its time, and four random digits.
 fn run_id(now_ms: u64) -> Result<RunId, AppError> {
+    if now_ms > LAST_DATE_MS {
+        return Err(AppError::Host(format!("the machine's clock is {}: set it", time(now_ms))));
+    }
     let mut twin = [0; 2];
     getrandom::fill(&mut twin).map_err(|error| AppError::Host(format!("no randomness for the run's name: {error}")))?;
     let digits: String = time(now_ms).chars().filter(char::is_ascii_digit).collect();
@@ -294,6 +303,18 @@ fn run_id(now_ms: u64) -> Result<RunId, AppError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_without_a_date_is_shown_and_names_no_run() {
+        let check = |ms: u64, expect: &str| assert_eq!(time(ms), expect);
+        check(0, "1970-01-01T00:00:00Z");
+        check(LAST_DATE_MS, "9999-12-31T23:59:59Z");
+        check(LAST_DATE_MS + 1, "after the year 9999 (253402300800000 ms)");
+        check(u64::MAX, "after the year 9999 (18446744073709551615 ms)");
+        assert!(run_id(LAST_DATE_MS).is_ok());
+        let refused = run_id(u64::MAX).unwrap_err().to_string();
+        assert!(refused.contains("the machine's clock is after the year 9999"), "{refused}");
+    }
 
     #[test]
     fn a_workspace_is_shared_between_tasks() {

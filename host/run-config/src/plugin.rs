@@ -89,9 +89,15 @@ impl RewardSpec {
         let is_plugin = |text: &str| exists(text) || before(text, '?').any(|(path, _)| exists(path));
         let (plugin, choices) = if exists(text) { (text, "") } else { divided(text, '#', &is_plugin) };
         let mut spec = Self { plugin: PluginSpec::parse(plugin, &exists)?, weight: 1.0, source: None };
+        let mut chosen: Vec<&str> = Vec::new();
         for pair in choices.split('&').filter(|pair| !pair.is_empty()) {
             let refuse =
                 |why: String| Err(PluginTextError(format!("`#{}` behind {}: {why}", shown(choices), shown(plugin))));
+            let name = pair.split('=').next().unwrap_or_default();
+            if chosen.contains(&name) {
+                return refuse(format!("`{}` is given twice", shown(name)));
+            }
+            chosen.push(name);
             match pair.split_once('=') {
                 Some(("weight", value)) => match value.parse() {
                     Ok(weight) if WEIGHT.contains(&weight) => spec.weight = weight,
@@ -206,6 +212,8 @@ mod tests {
         assert_eq!(both, ("r.wasm".into(), 0.25, Some(RewardSource::Judge)));
         for (text, part) in [
             ("r.wasm#weight=-1", "from 0 to 1000000"),
+            ("r.wasm#weight=1&weight=2", "`weight` is given twice"),
+            ("r.wasm#source=user&weight=1&source=user", "`source` is given twice"),
             ("r.wasm#weight=1000001", "from 0 to 1000000"),
             ("r.wasm#weight=NaN", "from 0 to"),
             ("r.wasm#source=mine", "available: user, outcome, execution, judge"),

@@ -266,7 +266,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     if !path.exists() {
         return Err(StoreError::Empty { path: path.display().to_string() });
     }
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
+    let connection = connect_for_reading(path).map_err(fail)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(fail)?;
     keep_plans(&connection).map_err(fail)?;
     match version(path, &connection, MIGRATIONS)? {
@@ -279,6 +279,27 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// A connection for reading. A database that cannot be written is read as it is: the index of the write-ahead log needs a file beside
+/// it, which cannot be created in a read-only folder.
+fn connect_for_reading(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let log = std::fs::metadata(path.with_extension("sqlite-wal"));
+    if !connection.is_readonly(rusqlite::MAIN_DB)? || log.is_ok_and(|log| log.len() > 0) {
+        return Ok(connection);
+    }
+    let mut name = String::from("file:");
+    for character in path.to_string_lossy().chars() {
+        match character {
+            '%' => name.push_str("%25"),
+            '?' => name.push_str("%3f"),
+            '#' => name.push_str("%23"),
+            other => name.push(other),
+        }
+    }
+    name.push_str("?immutable=1");
+    Connection::open_with_flags(name, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI)
+}
+
 fn no_tables(path: &Path) -> StoreError {
     StoreError::Corrupt { path: path.display().to_string(), why: "it has no clawhost tables".into() }
 }
@@ -288,7 +309,7 @@ fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<
     let fail = |error: rusqlite::Error| explain(path, &error);
     let name = || path.display().to_string();
     // One statement, so that both values belong to the same moment: another process may be creating the tables.
-    let (found, tables, runs): (u32, u32, u32) = connection
+    let (found, tables, runs): (i64, u32, u32) = connection
         .query_row(
             "SELECT (SELECT user_version FROM pragma_user_version), count(*), count(CASE name WHEN 'runs' THEN 1 END)
              FROM sqlite_schema",
@@ -297,6 +318,10 @@ fn version(path: &Path, connection: &Connection, migrations: &[&str]) -> Result<
         )
         .map_err(fail)?;
     let known = newest(migrations);
+    let Ok(found) = u32::try_from(found) else {
+        let why = format!("its schema version is {found}");
+        return Err(StoreError::Corrupt { path: name(), why });
+    };
     match found {
         0 if tables == 0 => Ok(None),
         0 => Err(no_tables(path)),
