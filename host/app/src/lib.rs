@@ -64,4 +64,4 @@ pub use runs::{
 pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, score};
 pub use stored::{DamagedRecord, StoredEpisodes};
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
-pub use workspace::{SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};
+pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

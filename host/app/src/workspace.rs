@@ -12,6 +12,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// Compiled code inside the data folder. It can be deleted without loss.
 pub(crate) const CACHE: &str = "cache";
+/// Default largest size of the database in bytes: about 25 million episodes of small games. A plugin that fills its records must not
+/// fill the disk.
+pub const STORE_BYTES: u64 = 16 << 30;
 /// The key that authenticates compiled code of this host.
 const KEY: &str = "host.key";
 /// Largest file of it: the key has 32 bytes.
@@ -81,7 +84,7 @@ impl WorkspaceSettings {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
-            store_bytes: None,
+            store_bytes: Some(STORE_BYTES),
             host: HostSettings::default(),
             models: ModelSettings::default(),
             clock: None,
@@ -314,6 +317,11 @@ mod tests {
         assert!(run_id(LAST_DATE_MS).is_ok());
         let refused = run_id(u64::MAX).unwrap_err().to_string();
         assert!(refused.contains("the machine's clock is after the year 9999"), "{refused}");
+    }
+
+    #[test]
+    fn a_database_has_a_largest_size_unless_it_is_lifted() {
+        assert_eq!(WorkspaceSettings::new("folder").store_bytes, Some(STORE_BYTES));
     }
 
     #[test]

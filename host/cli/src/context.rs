@@ -3,7 +3,7 @@
 use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
 use crate::subprocess;
-use clawhost_app::{HostSettings, ModelSettings, Workspace, WorkspaceSettings, default_folder};
+use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ impl Context {
     /// It cannot be used.
     pub(crate) fn workspace(&self, machine: &MachineArgs) -> anyhow::Result<Workspace> {
         let settings = WorkspaceSettings {
-            store_bytes: machine.store_limit.map(|mib| mib << 20),
+            store_bytes: Some(machine.store_limit.map_or(STORE_BYTES, |mib| mib << 20)),
             host: self.host_settings(machine)?,
             models: self.model_settings(machine)?,
             ..WorkspaceSettings::new(self.folder()?)

@@ -3,7 +3,7 @@
 
 use crate::device::DeviceOption;
 use clap::Args;
-use clawhost_app::{MODEL_TIMEOUT_SECONDS, RETRIES};
+use clawhost_app::{MODEL_TIMEOUT_SECONDS, RETRIES, STORE_BYTES};
 
 /// Options of endpoints.
 #[derive(Debug, Clone, Default, Args)]
@@ -39,10 +39,14 @@ pub(crate) struct MachineArgs {
     /// Instantiate without a reserved pool: for machines with little address space
     #[arg(long, help_heading = "Host")]
     pub(crate) on_demand: bool,
-    /// Largest size of the database, in MiB; reaching it ends the run as a full disk would [default: no limit]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Host")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 43), help_heading = "Host", help = store_limit_help())]
     pub(crate) store_limit: Option<u64>,
     /// No progress
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+fn store_limit_help() -> String {
+    let mib = STORE_BYTES >> 20;
+    format!("Largest size of the database, in MiB; reaching it ends the run as a full disk would [default: {mib}]")
 }
