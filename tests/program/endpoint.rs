@@ -102,6 +102,9 @@ fn a_plugin_spends_only_its_own_budget() {
     assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
     assert!(stdout(&output).contains("--max-grant-tokens"), "{}", stdout(&output));
     assert_eq!(stub.requests().len(), 3, "12, 24 and 36 of 30 tokens; requests in flight count and are waited for");
+    let again = bench.run(&[&run[..], &["--resume"]].concat());
+    assert_eq!(again.status.code(), Some(6), "{}", stderr(&again));
+    assert_eq!(stub.requests().len(), 3, "what was spent before counts");
     let whole = ["--max-grant-tokens", "100000", "--resume"];
     let resumed = bench.run(&[&run[..8], &whole].concat());
     assert!(resumed.status.success() && stub.requests().len() > 3, "{}", stderr(&resumed));

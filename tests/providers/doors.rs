@@ -113,6 +113,44 @@ async fn an_error_that_quotes_a_key_passes_the_door_without_it() {
     }
 }
 
+#[tokio::test]
+async fn a_key_of_another_endpoint_is_removed_before_an_error_is_cut() {
+    const OTHER: &str = "key-of-another-endpoint";
+    // Messages show the first 300 bytes: the key lies across that place, and wholly or partly behind it.
+    for before in 290 - OTHER.len()..310 {
+        let body = format!("{}{OTHER}", "x".repeat(before));
+        let stub = Stub::start(move |_, _| Reply::Http(400, vec![], body.clone()));
+        let known = KnownSecrets::default();
+        known.add(&Secret::new(OTHER).unwrap());
+        let endpoint = client(&stub, |config| config.known = known.clone());
+        let error = endpoint.complete(&request()).await.unwrap_err().to_string();
+        assert!(!error.contains("key-of"), "{before}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_used_is_charged_for_what_was_read() {
+    let replies = [
+        Reply::Http(200, vec![], r#"{"choices":[],"usage":{"prompt_tokens":5000,"completion_tokens":100}}"#.into()),
+        Reply::Http(200, vec![], "hello".into()),
+        Reply::Http(500, vec![], "worked for nothing".into()),
+    ];
+    for reply in replies {
+        let reply = Mutex::new(Some(reply));
+        let stub = Stub::start(move |_, _| reply.lock().unwrap().take().unwrap());
+        let account = Arc::new(Account::default());
+        let endpoint = client(&stub, |config| config.retries = 0);
+        let metered = Metered::new(Arc::new(endpoint), Budget::default(), None, account.clone());
+        metered.complete(&request()).await.unwrap_err();
+        assert_eq!(account.spent().usage.prompt_tokens, 2, "an estimate of what it read");
+    }
+    let stub = Stub::start(|_, _| Reply::Http(400, vec![], "no such field".into()));
+    let account = Arc::new(Account::default());
+    let metered = Metered::new(Arc::new(client(&stub, |_| {})), Budget::default(), None, account.clone());
+    metered.complete(&request()).await.unwrap_err();
+    assert_eq!(account.spent(), Spending::default(), "a refused request costs nothing");
+}
+
 /// An answer of the chat dialect whose text is written with the escapes of JSON alone.
 fn says_escaped(text: &str) -> String {
     let text: String = text.chars().map(|one| format!("\\u{:04x}", u32::from(one))).collect();

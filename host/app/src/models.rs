@@ -182,6 +182,16 @@ impl ModelFactory {
         self.spent.add(usage, self.prices);
     }
 
+    /// Whether plugins have a budget of their own.
+    pub(crate) fn limits_plugins(&self) -> bool {
+        self.grant_budget.tokens.is_some()
+    }
+
+    /// Counts tokens that plugins used before.
+    pub(crate) fn paid_by_plugins(&self, usage: Usage) {
+        self.spent_by_plugins.add(usage, None);
+    }
+
     /// The key of an endpoint: from the file for its kind, the file for all kinds, or its environment variable.
     fn key(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
         let kind_of = |text: &'_ str| {
@@ -222,9 +232,9 @@ impl ModelFactory {
             return Err(RequestError::NoModelName { spec, kind, address }.into());
         }
         let key = self.key(dialect)?;
-        key.iter().for_each(|key| self.secrets.add(key));
         Ok(Endpoint::new(EndpointConfig {
             key,
+            known: self.secrets.clone(),
             timeout: Duration::from_secs(self.settings.timeout_seconds),
             retries: self.settings.retries,
             concurrency: self.concurrency,

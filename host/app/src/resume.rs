@@ -3,12 +3,13 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
 use crate::runs::run_id;
+use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{
-    Digest, Episode, EpisodeFilter, Lease, LeaseMode, LeaseSubject, RunId, RunKind, RunRow, RunState, StoreError,
-    StoreReader,
+    Digest, Episode, EpisodeFilter, JournalEntry, Lease, LeaseMode, LeaseSubject, RunId, RunKind, RunRow, RunState,
+    StoreError, StoreReader, Usage,
 };
-use clawhost_play::EpisodeSummary;
+use clawhost_play::{EpisodeSource as _, EpisodeSummary};
 use clawhost_run_config::{Difference, RunSpec, Work};
 
 /// How a run begins.
@@ -69,6 +70,9 @@ pub(crate) fn begin(
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Exclusive)?;
         let lease = lease.ok_or_else(|| RequestError::RunBusy { run: row.id.to_string() })?;
         models.paid(row.spent);
+        if models.limits_plugins() {
+            models.paid_by_plugins(used_by_plugins(&*reader, &row.id)?);
+        }
         return Ok(Begun { run: row.id, lease, is_resumed: true });
     }
     match wanted {
@@ -90,6 +94,21 @@ pub(crate) fn begin(
             begin_new()
         }
     }
+}
+
+/// What plugins used of granted models, in the recorded episodes of a run.
+fn used_by_plugins(reader: &dyn StoreReader, run: &RunId) -> Result<Usage, AppError> {
+    let mut used = Usage::default();
+    let mut stored = StoredEpisodes::of_run(reader, run)?.passing_over_damage();
+    while let Some(group) = stored.next_group()? {
+        let journals = group.iter().flat_map(|episode| {
+            let of_verdicts = episode.verdicts.iter().flat_map(|record| &record.journal);
+            episode.journal.iter().chain(of_verdicts)
+        });
+        let answers = journals.filter_map(JournalEntry::answer).flatten();
+        answers.for_each(|answer| used += answer.usage);
+    }
+    Ok(used)
 }
 
 /// Refuses a name that another run has, before anything is played. A resumed run keeps its labels.

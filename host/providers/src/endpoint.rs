@@ -5,7 +5,8 @@ use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
 use clawhost_core::{
-    DeltaSink, Digest, IgnoredRequest, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret, Secrets,
+    DeltaSink, Digest, IgnoredRequest, KnownSecrets, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, Secret,
+    Secrets,
 };
 use clawhost_wire::{ANSWER_BYTES, WireError};
 use reqwest::StatusCode;
@@ -33,6 +34,8 @@ pub struct EndpointConfig {
     pub retries: u32,
     /// Concurrent requests.
     pub concurrency: usize,
+    /// The keys of the process, this endpoint's included: all are scrubbed from what comes back, before anything is cut or logged.
+    pub known: KnownSecrets,
 }
 
 impl EndpointConfig {
@@ -47,6 +50,7 @@ impl EndpointConfig {
             timeout: Duration::from_secs(120),
             retries: 4,
             concurrency: 16,
+            known: KnownSecrets::default(),
         }
     }
 }
@@ -64,8 +68,6 @@ const SHOWN_BYTES: usize = 300;
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
-    /// The key, as far as it is scrubbed from what comes back.
-    secrets: Secrets,
     url: Url,
     host: String,
     client: reqwest::Client,
@@ -144,8 +146,8 @@ impl Endpoint {
             .build()
             .map_err(|error| ProviderError::Client(error.to_string()))?;
         let places = Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        config.key.iter().for_each(|key| config.known.add(key));
         Ok(Self {
-            secrets: Secrets::of(&config.key),
             config,
             url,
             host,
@@ -159,6 +161,10 @@ impl Endpoint {
     /// The key, if there is one.
     pub fn key(&self) -> Option<&Secret> {
         self.config.key.as_ref()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.config.known.secrets()
     }
 
     /// The URL of requests.
@@ -267,7 +273,8 @@ impl Endpoint {
                 .map_err(|why| Attempt::Again(ModelError::Unavailable(format!("the answer broke off: {why}")), wait))?;
             let Some(chunk) = chunk else { break };
             // An endpoint may quote the request: scrub the key before an error can show it.
-            let scrub = |data: &mut String| self.secrets.scrub_in(data);
+            let secrets = self.secrets();
+            let scrub = |data: &mut String| secrets.scrub_in(data);
             for delta in answer.push_through(&chunk, scrub).map_err(|error| self.unread(error, wait))? {
                 passing.delta(delta).continue_value().ok_or_else(stopped)?;
             }
@@ -307,7 +314,7 @@ impl Endpoint {
                 Ok(None) => {
                     // An endpoint may quote the request: scrub the key first.
                     let text = String::from_utf8_lossy(&bytes);
-                    return Ok(self.secrets.scrub(&text).into_owned());
+                    return Ok(self.secrets().scrub(&text).into_owned());
                 }
                 Err(why) => return Err(Broken::Off(format!("the answer broke off: {why}"))),
             }
@@ -344,7 +351,7 @@ impl Endpoint {
 
     /// A text from outside for a message: without the key and control characters, shortened.
     fn clean(&self, text: &str) -> String {
-        let text = self.secrets.scrub(text);
+        let text = self.secrets().scrub(text);
         let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let mut shown: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some((cut, _)) = shown.char_indices().find(|(at, _)| *at >= SHOWN_BYTES) {
@@ -388,7 +395,7 @@ impl Endpoint {
             let begun = passing.as_deref().is_some_and(|passing| passing.begun);
             match tried {
                 Ok((response, came)) => {
-                    let mut response = scrubbed(&self.secrets, response)?;
+                    let mut response = scrubbed(&self.secrets(), response)?;
                     response.ignored = config.dialect.ignored(request, &response, stream && came == Came::Whole);
                     if response.estimate_usage(request.bytes()) {
                         response.ignored.push(IgnoredRequest::Usage);
@@ -445,7 +452,7 @@ impl Llm for Endpoint {
     }
 
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
-        let mut passing = Passing::new(sink, self.secrets.clone());
+        let mut passing = Passing::new(sink, self.secrets());
         self.ask(request, Some(&mut passing)).await
     }
 }

@@ -157,18 +157,24 @@ impl Llm for Metered {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         let mut bill = self.admit(request).await?;
-        let response = self.model.complete(request).await?;
-        bill.pay(&response);
-        Ok(response)
+        let answered = self.model.complete(request).await;
+        match &answered {
+            Ok(response) => bill.pay(response),
+            Err(error) => bill.failed(error),
+        }
+        answered
     }
 
     /// An answer that is interrupted, or not read to its end, costs the usage that the endpoint reported until then. Some
     /// endpoints report it only at the end: then what was read and written so far is estimated.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
         let mut bill = self.admit(request).await?;
-        let response = self.model.stream(request, &mut Counting { sink, bill: &mut bill }).await?;
-        bill.pay(&response);
-        Ok(response)
+        let answered = self.model.stream(request, &mut Counting { sink, bill: &mut bill }).await;
+        match &answered {
+            Ok(response) => bill.pay(response),
+            Err(error) => bill.failed(error),
+        }
+        answered
     }
 }
 
@@ -192,6 +198,12 @@ impl Bill<'_> {
         spent.add(response.usage, self.metered.prices);
         spent.calls += 1;
         spent.estimated += u64::from(response.ignored.contains(&IgnoredRequest::Usage));
+    }
+
+    /// The answer cannot be used. The endpoint may have worked for it, so what it read is charged if nothing is known.
+    fn failed(&mut self, error: &ModelError) {
+        let may_have_worked = matches!(error, ModelError::InvalidResponse(_) | ModelError::Unavailable(_));
+        self.written = self.written.max(usize::from(may_have_worked));
     }
 
     /// The cost of an answer that is not complete.
