@@ -113,12 +113,15 @@ pub(crate) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, Loca
 /// Weights of a file by name, with their shapes.
 pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
+/// Memory for each byte of a file of weights while it is read: the byte, and the value as f32, which is twice as long as bf16.
+const LOADED: u64 = 3;
+
 /// Reads a file of weights into `found`.
 pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModelError> {
     let failed = |error| file(path, format!("{error}; a shard of the model"));
     // A file of nothing but holes can be larger than the memory: its size is checked before it is read.
     let (_, size) = clawhost_files::open(path, u64::MAX).map_err(failed)?;
-    memory::check(&path.display().to_string(), size)?;
+    memory::check(&path.display().to_string(), size.saturating_mul(LOADED))?;
     let bytes = clawhost_files::read(path, size).map_err(failed)?;
     let tensors = SafeTensors::deserialize(&bytes)
         .map_err(|error| file(path, format!("no safetensors ({error}); is the download complete?")))?;
