@@ -89,7 +89,7 @@ fn the_random_player_does_not_depend_on_concurrency_and_replays() {
     assert!(told.contains(note), "{told}");
     let told = nothing("follower");
     assert!(
-        told.contains("note: follower found nothing to act on in any of 6 answers: it needs rules or orders"),
+        told.contains("note: follower found nothing to act on in any of 6 answers: it needs orders, or rules such as `when FACT is VALUE: answer TEXT`"),
         "{told}"
     );
     let acts = bench.run(&["run", &shop, "--policy", "random", "--episodes", "2"]);

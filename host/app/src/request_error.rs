@@ -118,7 +118,9 @@ pub enum RequestError {
     #[error("no runs here yet; play some episodes with `clawhost run`")]
     NoRuns,
     /// An unknown episode.
-    #[error("no episode `{name}` here; `clawhost episodes list` shows the latest; for a whole run, name the run")]
+    #[error(
+        "no episode `{name}` here; `clawhost episodes list` shows those of the newest run, and of another run with its name"
+    )]
     NoEpisode {
         /// Its name.
         name: String,

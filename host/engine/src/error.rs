@@ -1,7 +1,7 @@
 //! Errors of loading plugins. Messages say what is wrong and where; [`EngineError::hints`] suggests remedies.
 
 use crate::World;
-use clawhost_core::{Failure, Hint};
+use clawhost_core::{Failure, Hint, Limits};
 
 /// Why a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -215,7 +215,10 @@ impl EngineError {
     /// Suggested remedies. Empty if the plugin itself must change.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
-            Self::TooLarge { .. } => vec![Hint::change("allow_interpreters")],
+            // The larger of both limits is that of interpreters.
+            Self::TooLarge { limit, .. } if *limit < Limits::default().interpreter_component_bytes => {
+                vec![Hint::change("allow_interpreters")]
+            }
             Self::WrongWorld { found: World::Environment, .. } => {
                 vec![Hint::ChangeThis, Hint::command("run PLUGIN.wasm", "plays an environment")]
             }

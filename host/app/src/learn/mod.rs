@@ -229,6 +229,10 @@ pub async fn learn(
             (clawhost_learning::learn(run.clone(), plan, ports, start, cancel, &watch).await?, None)
         }
     };
+    if let Some(answers) = session.models.only_idle_answers() {
+        let policy = session.spec.policy.model.clone();
+        events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
+    }
     finish(&report, lease);
     let timing = clocked.timing(&session);
     Ok(Learned { run, is_resumed, spec: session.spec, report, playbook_before, weights, timing })

@@ -58,7 +58,9 @@ fn text(warning: &Warning) -> String {
         Warning::NothingToActOn { policy, answers } => {
             let cause = match policy.as_str() {
                 "random" => "this environment lists no tools and no choices",
-                _ => "it needs rules or orders in its prompt (--system-prompt TEXT), or a playbook",
+                _ => {
+                    "it needs orders, or rules such as `when FACT is VALUE: answer TEXT` (--system-prompt TEXT, or a playbook)"
+                }
             };
             format!(
                 "{policy} found nothing to act on in any of {}: {cause}; a model needs neither (--policy \
