@@ -52,9 +52,13 @@ fn nothing_from_outside_reaches_a_terminal_raw() {
     let toml = place.join(format!("{HOSTILE}.toml")).display().to_string();
     std::fs::write(&toml, format!("plugin = '{guess}'\n{HOSTILE} = 1\nseed = \"{}\"\n", HOSTILE.replace('\r', "")))
         .unwrap();
+    // An error of the JSON reader quotes the name of a field.
+    let forged = place.join("forged.json").display().to_string();
+    let field = "\\u001b[31mRED";
+    std::fs::write(&forged, format!(r#"{{"format":"clawhost-playbook","version":1,"{field}":1}}"#)).unwrap();
     let (model, folder) = (format!("openai:{HOSTILE}@http://127.0.0.1:9/v1"), format!("local:{}", place.display()));
     let hidden = place.display().to_string();
-    let commands: [&[&str]; 26] = [
+    let commands: [&[&str]; 27] = [
         &[HOSTILE],
         &["run", HOSTILE],
         &["run", &copy, "--episodes", "1"],
@@ -80,6 +84,7 @@ fn nothing_from_outside_reaches_a_terminal_raw() {
         &["episodes", "list", HOSTILE],
         &["playbook", "show", HOSTILE],
         &["playbook", "import", HOSTILE, &copy],
+        &["playbook", "import", "shop", &forged],
         &["model", "info", &hidden],
     ];
     for arguments in commands {
@@ -89,6 +94,7 @@ fn nothing_from_outside_reaches_a_terminal_raw() {
         // A bar draws itself over, on lines of its own, and is gone in the end.
         let drawing = ["\r\u{1b}[2K", "\u{1b}[2K", "\u{1b}[1A", "\u{1b}[1B", "\u{1b}[J", "\u{1b}[?25l", "\u{1b}[?25h"];
         drawing.iter().for_each(|step| plain = plain.replace(step, ""));
+        assert!(!drawn.contains("\u{1b}[31mRED"), "a foreign style: {drawn:?}");
         let raw = plain.chars().find(|one| !matches!(one, '\n' | '\t') && clawhost_core::is_hidden(*one));
         assert_eq!(raw, None, "{arguments:?}: {plain:?}");
         assert!(!plain.is_empty(), "{arguments:?}");

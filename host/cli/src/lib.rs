@@ -127,7 +127,9 @@ pub fn main(name: &'static str) -> ExitCode {
             let exit = Exit::of(&error);
             use std::io::Write as _;
             // If standard error is closed, the message cannot be shown.
-            let _ = writeln!(terminal::stderr(), "\x1b[1;31merror:\x1b[0m {}", exit::message(&error));
+            // Errors of libraries quote what they read.
+            let message = episodes::safe(&exit::message(&error));
+            let _ = writeln!(terminal::stderr(), "\x1b[1;31merror:\x1b[0m {message}");
             if let Some(report) = exit::report(&error) {
                 let _ = writeln!(terminal::stderr(), "{report}");
             }

@@ -151,7 +151,12 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
         branched(&mut out, branching)?;
     }
     budgets(&mut out, played)?;
-    writeln!(out, "{}{} (model, prompt and sampling)", row("state"), report.state_id)?;
+    writeln!(
+        out,
+        "{}{} (model, sampling, and the prompt and playbook that were chosen)",
+        row("state"),
+        report.state_id
+    )?;
     writeln!(out, "{}{run} in {}", row("recorded"), played.database.display())?;
     failures(&mut out, run, report)?;
     if let Some(reason) = &report.stopped {
