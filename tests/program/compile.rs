@@ -1,12 +1,13 @@
 //! Components are compiled in a separate process with limits. Failures are named.
 
 use super::*;
+use clawhost_child::ChildProgram;
 use clawhost_engine::{Allocation, Compiler, EngineError, Host, HostConfig, ModelGrants};
 use std::time::Duration;
 
 fn host(memory_bytes: u64, seconds: u64, program: &str) -> Host {
-    let arguments = vec!["compile-component".into()];
-    let compiler = Compiler::Process { program: program.into(), arguments, memory_bytes, seconds };
+    let program = ChildProgram { program: program.into(), arguments: vec!["compile-component".into()] };
+    let compiler = Compiler::Process { program, memory_bytes, seconds };
     Host::new(HostConfig { allocation: Allocation::OnDemand, compiler, ..HostConfig::default() }).unwrap()
 }
 

@@ -28,6 +28,7 @@ mod evolve;
 mod failures;
 mod feedback;
 mod help;
+mod hostile_models;
 mod learn;
 mod live;
 mod models;

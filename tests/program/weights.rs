@@ -84,7 +84,10 @@ fn equal_runs_learn_equal_weights_and_write_metrics() {
     assert_eq!(again, document);
 
     // The stored model opens, and has the recorded digest.
-    let opened = |name: &str| digest(&ModelFolder::read(&out.join(name)).unwrap().weights).to_string();
+    let opened = |name: &str| {
+        digest(&ModelFolder::read(&out.join(name), &clawhost_model::tokens::TextHost::InProcess).unwrap().weights)
+            .to_string()
+    };
     assert_eq!(weights["after"], opened("last"));
     let best = learn["best"]["iteration"].as_u64().unwrap();
     assert!(best == 2 || best == 4, "{best}");
@@ -150,8 +153,8 @@ fn an_adapter_learns_with_fixed_base_weights_and_is_stored_for_peft() {
     let (document, out) = game.learned(&game.bench, &[]);
     let weights = &document["weights"];
     assert_ne!(weights["before"], weights["after"], "something was learned");
-    let kept = ModelFolder::read(&out.join("last")).unwrap();
-    let begun = ModelFolder::read(Path::new(&game.words[5])).unwrap();
+    let kept = ModelFolder::read(&out.join("last"), &clawhost_model::tokens::TextHost::InProcess).unwrap();
+    let begun = ModelFolder::read(Path::new(&game.words[5]), &clawhost_model::tokens::TextHost::InProcess).unwrap();
     assert!(kept.weights.has_adapter() && !begun.weights.has_adapter());
     assert_eq!(digest(&kept.weights.without_adapters()), digest(&begun.weights), "the model stays");
     assert_eq!(weights["after"], digest(&kept.weights).to_string());

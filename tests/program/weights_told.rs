@@ -115,7 +115,7 @@ fn a_finished_run_shows_how_to_play_and_what_learned() {
 fn a_merged_adapter_is_reported() {
     let Some(game) = Game::new("an_adapter_that_is_added", &["--iterations", "1"]) else { return };
     let folder = Path::new(&game.words[5]);
-    let mut model = ModelFolder::read(folder).unwrap();
+    let mut model = ModelFolder::read(folder, &clawhost_model::tokens::TextHost::InProcess).unwrap();
     let settings = AdapterSettings { rank: 2, alpha: 4.0, targets: Targets::ALL, seed: 1 };
     model.weights = settings.attach(&model.weights).unwrap();
     model.write(folder).unwrap();

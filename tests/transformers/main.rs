@@ -33,7 +33,7 @@ fn expected(name: &str) -> Value {
 }
 
 fn read(name: &str) -> ModelFolder {
-    ModelFolder::read(&reference(name)).unwrap()
+    ModelFolder::read(&reference(name), &clawhost_model::tokens::TextHost::InProcess).unwrap()
 }
 
 fn numbers(value: &Value) -> Vec<u32> {
@@ -91,7 +91,7 @@ fn logits_equal_those_of_transformers_on_both_paths() {
 fn tokens_and_texts_equal_those_of_transformers() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
-        let tokenizer = folder.tokenizer().unwrap();
+        let tokenizer = folder.texts().unwrap().tokenizer;
         for one in expected["texts"].as_array().unwrap() {
             let (text, tokens) = (one["text"].as_str().unwrap(), numbers(&one["tokens"]));
             assert_eq!(tokenizer.encode(text).unwrap(), tokens, "{name}: {text:?}");
@@ -125,7 +125,7 @@ fn tool(told: &Value) -> ToolSpec {
 fn conversations_are_rendered_exactly_as_by_transformers() {
     for name in MODELS {
         let (folder, expected) = (read(name), expected(name));
-        let template = folder.chat_template(&folder.tokenizer().unwrap()).unwrap();
+        let template = folder.texts().unwrap().template.unwrap();
         let chats = expected["chats"].as_object().unwrap();
         assert!(chats.len() > 5);
         for (what, chat) in chats {
@@ -161,8 +161,8 @@ async fn greedy_answers_equal_those_of_generate() {
 fn the_default_sampling_of_a_model_is_read() {
     let check = |name: &str, sampling: Sampling, end: &[&str]| {
         let folder = read(name);
-        let tokenizer = folder.tokenizer().unwrap();
-        let end: Vec<u32> = end.iter().map(|word| tokenizer.token(word).unwrap()).collect();
+        let tokenizer = folder.texts().unwrap().tokenizer;
+        let end: Vec<u32> = end.iter().map(|word| tokenizer.token(word).unwrap().unwrap()).collect();
         assert_eq!((folder.sampling, folder.config.end_tokens), (sampling, end), "{name}");
     };
     let plain = Sampling::default();
@@ -218,11 +218,12 @@ fn exported_models_and_adapters_are_written_for_other_programs() {
         let model = read(name);
         let folder = root.join(name);
         model.write_as(&folder, stored, shard).unwrap();
-        let again = ModelFolder::read(&folder).unwrap();
+        let again = ModelFolder::read(&folder, &clawhost_model::tokens::TextHost::InProcess).unwrap();
         assert_eq!((digest(&again.weights), &again.sampling), (digest(&model.weights), &model.sampling), "{name}");
         assert_eq!((&again.config, &again.template), (&model.config, &model.template), "{name}");
         let text = "Hello, world! <|im_end|>";
-        let told = serde_json::json!({ "text": text, "text_tokens": model.tokenizer().unwrap().encode(text).unwrap() });
+        let told =
+            serde_json::json!({ "text": text, "text_tokens": model.texts().unwrap().tokenizer.encode(text).unwrap() });
         computed(&folder, &Arc::new(model.config.clone()), &again.weights, told);
     }
     let tiny = TinyModel { seed: 3, ..TinyModel::default() }.make().unwrap();

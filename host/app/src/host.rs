@@ -1,22 +1,12 @@
 //! Creates the host of plugins for all operations.
 
 use crate::AppError;
+use clawhost_child::ChildProgram;
 use clawhost_core::Limits;
 use clawhost_engine::{
     Allocation, COMPILE_MEMORY_BYTES, COMPILE_SECONDS, CacheKey, Compiler, Host, HostConfig, guest_memory_bytes,
 };
-use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// A program that compiles components for this one, within limits. Started with these arguments, it calls
-/// [`clawhost_engine::serve_compiler`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompilerProgram {
-    /// The program, usually this one.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-}
 
 /// The settings of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,8 +15,9 @@ pub struct HostSettings {
     pub on_demand: bool,
     /// Load components that contain an interpreter (Python, JavaScript).
     pub allow_interpreters: bool,
-    /// The compiler program. `None`: this process compiles, without limits; only for trusted plugins.
-    pub compiler: Option<CompilerProgram>,
+    /// A program that compiles components within limits: it calls [`clawhost_engine::serve_compiler`]. `None`: this process compiles,
+    /// without limits; only for trusted plugins.
+    pub compiler: Option<ChildProgram>,
 }
 
 /// Creates a host. Uncached components are compiled in a separate process, if one is set.
@@ -35,12 +26,9 @@ pub(crate) fn host(settings: &HostSettings, cache: Option<(PathBuf, CacheKey)>) 
     let limits = Limits { host_memory_bytes: guest_memory_bytes(&limits), ..limits };
     let compiler = match &settings.compiler {
         None => Compiler::InProcess,
-        Some(CompilerProgram { program, arguments }) => Compiler::Process {
-            program: program.clone(),
-            arguments: arguments.clone(),
-            memory_bytes: COMPILE_MEMORY_BYTES,
-            seconds: COMPILE_SECONDS,
-        },
+        Some(program) => {
+            Compiler::Process { program: program.clone(), memory_bytes: COMPILE_MEMORY_BYTES, seconds: COMPILE_SECONDS }
+        }
     };
     Ok(Host::new(HostConfig {
         limits,

@@ -38,6 +38,8 @@ mod stored;
 mod tasks;
 mod workspace;
 
+pub use clawhost_child::ChildProgram;
+pub use clawhost_model::tokens::TextHost;
 pub use data::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
 };
@@ -47,10 +49,10 @@ pub use error::{AppError, ErrorKind, WrongOption};
 pub use evaluate::evaluate;
 pub use events::{Event, EventSink, Silent, TaskDifference, Warning};
 pub use feedback::{FeedbackReport, FeedbackRequest, give_feedback};
-pub use host::{CompilerProgram, HostSettings};
+pub use host::HostSettings;
 pub use inspect::{Inspected, inspect};
 pub use learn::{learn, rehearse};
-pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, ProbeProgram, RETRIES, folder_name, read_folder};
+pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, folder_name, read_folder};
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use replay::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRun, Tally, replay};

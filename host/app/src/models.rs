@@ -4,17 +4,18 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
 use crate::{AppError, RequestError, drivers};
+use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
+use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,23 +24,16 @@ pub const MODEL_TIMEOUT_SECONDS: u64 = 120;
 /// Default number of retries after temporary failures.
 pub const RETRIES: u32 = 4;
 
-/// A program that tries a compute device and may crash while doing so. It prints the result of
-/// [`clawhost_model::device::answer_probe`] for its last argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProbeProgram {
-    /// The program, usually this one.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-}
-
 /// How models are called and computed on this machine. It changes no result.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     /// The device of local models.
     pub device: DeviceChoice,
-    /// The program that tries devices. `None`: local models run on the processor.
-    pub probe: Option<ProbeProgram>,
+    /// A program that tries devices, and may crash while doing so: it prints the result of [`clawhost_model::device::answer_probe`]
+    /// for its last argument. `None`: local models run on the processor.
+    pub probe: Option<ChildProgram>,
+    /// Where tokenizers and chat templates of model folders are interpreted.
+    pub texts: TextHost,
     /// Files with keys: `FILE` for every kind of endpoint, or `openai=FILE`, `anthropic=FILE`.
     pub api_key_files: Vec<String>,
     /// Time limit in seconds of an endpoint's answer.
@@ -53,6 +47,7 @@ impl Default for ModelSettings {
         Self {
             device: DeviceChoice::Auto,
             probe: None,
+            texts: TextHost::InProcess,
             api_key_files: Vec::new(),
             timeout_seconds: MODEL_TIMEOUT_SECONDS,
             retries: RETRIES,
@@ -74,13 +69,13 @@ impl ModelSettings {
     /// # Errors
     /// As [`ModelSettings::open_device`].
     pub fn choose_device(&self, parameters: u64, events: &dyn EventSink) -> Result<(ComputeDevice, Chosen), AppError> {
-        let Some(ProbeProgram { program, arguments }) = &self.probe else {
+        let Some(program) = &self.probe else {
             let device = ComputeDevice::processor();
             let (title, because) = ("this processor".to_owned(), "no other device is tried".to_owned());
             let chosen = Chosen { name: device.name(), title, because, passed_over: Vec::new() };
             return Ok((device, chosen));
         };
-        let prober = ChildProber::new(program.clone(), arguments.clone());
+        let prober = ChildProber::new(program.clone());
         let built = drivers().built();
         let chosen = choose(self.device, parameters, &built, &prober)?;
         let device = ComputeDevice::open(chosen.name, drivers())?;
@@ -98,13 +93,13 @@ impl ModelSettings {
 ///
 /// # Errors
 /// It has no supported model.
-pub fn read_folder(folder: &Path, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
+pub fn read_folder(folder: &Path, texts: &TextHost, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
     let shown = folder.display().to_string();
     if !folder.join("config.json").exists() {
         return Err(RequestError::NoModelFolder { folder: shown }.into());
     }
     let model =
-        ModelFolder::read(folder).map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
+        ModelFolder::read(folder, texts).map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
     if !model.ignored.is_empty() {
         events.event(Event::Warning(Warning::SamplingIgnored { folder: shown, settings: model.ignored.clone() }));
     }
@@ -244,7 +239,7 @@ impl ModelFactory {
 
     fn local(&self, folder: &str, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
         let path = Path::new(folder);
-        let model = read_folder(path, events)?;
+        let model = read_folder(path, &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
         Ok(model.open(&folder_name(path), &device)?)
     }

@@ -165,7 +165,7 @@ fn a_software_device_is_used_only_by_its_number() {
     println!("products: {:?}, then {:?}", Here.probe(device.name()), Here.probe(device.name()));
     let nowhere = DeviceName { backend: Backend::Vulkan, number: 99 };
     assert!(ComputeDevice::open(nowhere, &Burn).unwrap_err().to_string().contains("vulkan:99: it is not there"));
-    let prober = ChildProber::new("/nowhere".into(), Vec::new());
+    let prober = ChildProber::new(clawhost_child::ChildProgram { program: "/nowhere".into(), arguments: Vec::new() });
     assert!(choose(DeviceChoice::Any(Backend::Vulkan), 1, &Burn.built(), &prober).is_err());
 }
 

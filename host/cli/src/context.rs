@@ -3,6 +3,7 @@
 use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
 use crate::subprocess;
+use clawhost_app::TextHost;
 use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
 use std::path::PathBuf;
@@ -65,11 +66,11 @@ impl Context {
         Ok(HostSettings {
             on_demand: machine.on_demand,
             allow_interpreters: machine.allow_interpreters,
-            compiler: Some(subprocess::compiler()?),
+            compiler: Some(subprocess::child(subprocess::COMPILE)?),
         })
     }
 
-    /// The settings of models: this program tries devices in child processes.
+    /// The settings of models: this program tries devices, and interprets the texts of model folders, in child processes.
     ///
     /// # Errors
     /// The path of this program is unknown.
@@ -78,10 +79,19 @@ impl Context {
         let endpoint = &machine.endpoint;
         Ok(ModelSettings {
             device: machine.device.choice(),
-            probe: Some(subprocess::probe_program()?),
+            probe: Some(subprocess::child(subprocess::PROBE)?),
+            texts: texts()?,
             api_key_files: endpoint.api_key_file.clone(),
             timeout_seconds: endpoint.model_timeout.unwrap_or(usual.timeout_seconds),
             retries: endpoint.retries.unwrap_or(usual.retries),
         })
     }
+}
+
+/// Where the texts of model folders are interpreted: in child processes of this program.
+///
+/// # Errors
+/// The path of this program is unknown.
+pub(crate) fn texts() -> anyhow::Result<TextHost> {
+    Ok(TextHost::Process(subprocess::child(subprocess::TEXTS)?))
 }

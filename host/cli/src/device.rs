@@ -2,7 +2,6 @@
 
 use crate::subprocess;
 use clap::Args;
-use clawhost_app::ProbeProgram;
 use clawhost_core::Hint;
 use clawhost_devkit::doctor::Finding;
 use clawhost_model::device::{Backend, ChildProber, DeviceChoice, DeviceError, DeviceKind, FoundDevice, Prober};
@@ -31,8 +30,7 @@ fn read(text: &str) -> Result<DeviceChoice, String> {
 
 /// The doctor's findings: one for each device that was found for a backend that was built.
 pub(crate) fn examine() -> anyhow::Result<Vec<Finding>> {
-    let ProbeProgram { program, arguments } = subprocess::probe_program()?;
-    let prober = ChildProber::new(program, arguments);
+    let prober = ChildProber::new(subprocess::child(subprocess::PROBE)?);
     let mut findings = Vec::new();
     let built = clawhost_app::drivers().built();
     for backend in built.iter().copied().filter(|one| *one != Backend::Cpu) {

@@ -68,7 +68,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,
         Command::Completions(arguments) => completions(arguments.shell),
         // They serve other processes of this program, and need no async runtime.
-        Command::CompileComponent => Ok(Exit::Usage),
+        Command::CompileComponent | Command::InterpretTexts => Ok(Exit::Usage),
         Command::ProbeDevice { what } => subprocess::probe(&what),
     }
 }
@@ -116,6 +116,7 @@ pub fn main(name: &'static str) -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(terminal::stderr).without_time().init();
     let done = match arguments.command {
         Command::CompileComponent => return subprocess::compile(),
+        Command::InterpretTexts => return subprocess::texts(),
         // It may hang or die in a driver, so it starts no threads.
         Command::ProbeDevice { what } => subprocess::probe(&what),
         _ => begun(arguments),

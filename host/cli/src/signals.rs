@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use clawhost_play::Cancel;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 /// The kind of work, which decides the message about its results.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,8 @@ impl Stopping {
 #[derive(Debug)]
 pub(crate) struct Cancellable {
     cancel: Cancel,
-    watcher: JoinHandle<()>,
+    /// Dropping it ends the watching thread.
+    _watching: oneshot::Sender<()>,
 }
 
 impl Cancellable {
@@ -42,42 +43,74 @@ impl Cancellable {
     }
 }
 
-impl Drop for Cancellable {
-    fn drop(&mut self) {
-        self.watcher.abort();
-    }
-}
-
-/// Watches for signals during this work. Must be called inside the async runtime.
+/// Watches for signals during this work, on a thread of its own: whatever occupies the threads of the work, the second signal ends the
+/// process. Signals count from the return of this function on.
 pub(crate) fn cancel_on_signal(stopping: Stopping) -> Cancellable {
     let cancel = Cancel::default();
-    let watcher = tokio::spawn(watch(cancel.clone(), stopping));
-    Cancellable { cancel, watcher }
+    let (watching, over) = oneshot::channel();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let seen = cancel.clone();
+    let watch = move || {
+        // Without a runtime signals end the process, as usual.
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async move {
+            let Ok(signals) = Signals::new() else { return };
+            // The receiver waits for it.
+            let _ = ready.send(());
+            tokio::select! {
+                () = watch(signals, seen, stopping) => {}
+                _ = over => {}
+            }
+        });
+    };
+    if std::thread::Builder::new().name("signals".to_owned()).spawn(watch).is_ok() {
+        let _ = is_ready.recv();
+    }
+    Cancellable { cancel, _watching: watching }
 }
 
-async fn watch(cancel: Cancel, stopping: Stopping) {
+async fn watch(mut signals: Signals, cancel: Cancel, stopping: Stopping) {
     use std::io::Write as _;
-    wait().await;
+    signals.next().await;
     // Printed first: the cancelled work may print its own last message.
     let _ = writeln!(crate::terminal::stderr(), "{}", stopping.words());
     cancel.request();
-    wait().await;
+    signals.next().await;
     #[allow(clippy::disallowed_methods, reason = "asked for twice; every finished transaction is on disk")]
     std::process::exit(Exit::Interrupted as i32);
 }
 
-async fn wait() {
+/// Ctrl-C and SIGTERM. No signal is lost between two waits.
+struct Signals {
     #[cfg(unix)]
-    {
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    #[cfg(unix)]
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
-    // Without a handler the signal ends the process, as usual.
-    let _ = tokio::signal::ctrl_c().await;
+
+    #[cfg(not(unix))]
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    #[cfg(not(unix))]
+    async fn next(&mut self) {
+        // Without a handler the signal ends the process, as usual.
+        let _ = tokio::signal::ctrl_c().await;
+    }
 }

@@ -6,11 +6,10 @@
 
 use crate::EngineError;
 use crate::config::{self, Allocation};
+use clawhost_child::{ChildProgram, How, how_it_ended};
 use clawhost_core::{Digest, Limits};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,9 +40,7 @@ pub enum Compiler {
     /// In a separate process that calls [`serve_compiler`].
     Process {
         /// The program.
-        program: PathBuf,
-        /// Arguments that make it call that function.
-        arguments: Vec<OsString>,
+        program: ChildProgram,
         /// Memory limit in bytes.
         memory_bytes: u64,
         /// Processor time in seconds. The wall-clock limit is three times as long.
@@ -84,12 +81,12 @@ impl Compiler {
                 let compiled = compiled.map_err(|error| failed(error.to_string()))?;
                 compiled.map_err(|error| EngineError::compile(name, &error))
             }
-            Self::Process { program, arguments, memory_bytes, seconds } => {
+            Self::Process { program, memory_bytes, seconds } => {
                 let (memory_bytes, seconds) = (*memory_bytes, *seconds);
                 let pooled = allocation == Allocation::Pooled;
                 let order = Order { limits: limits.clone(), pooled, fingerprint, memory_bytes, seconds };
-                let mut command = tokio::process::Command::new(program);
-                command.args(arguments).env_clear().kill_on_drop(true);
+                let mut command = tokio::process::Command::from(program.command());
+                command.kill_on_drop(true);
                 command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
                 let asking = ask(command, order, bytes);
                 match tokio::time::timeout(PATIENCE * Duration::from_secs(seconds), asking).await {
@@ -151,43 +148,17 @@ async fn ask(mut command: tokio::process::Command, order: Order, bytes: &[u8]) -
     let words = listening.await.unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
     let words = clawhost_core::escaped(words.trim(), SHOWN_WORDS);
-    match (status.code(), signal(status)) {
-        (Some(0), _) => Ok(artefact),
-        (Some(NOT_HERE), _) => Err(CompileFailure::Here(words)),
+    match how_it_ended(status) {
+        How::Code(0) => Ok(artefact),
+        How::Code(NOT_HERE) => Err(CompileFailure::Here(words)),
         _ if OUT_OF_MEMORY.iter().any(|said| words.contains(said)) => {
             Err(CompileFailure::Died(format!("it took more than {} MiB of memory", order.memory_bytes >> 20)))
         }
-        (Some(REFUSED), _) => Err(CompileFailure::Refused(words)),
-        (_, Some(Ended::OutOfTime)) => {
-            Err(CompileFailure::Died(format!("it took more than {} s of processor time", order.seconds)))
-        }
-        (_, Some(Ended::Killed)) => {
-            Err(CompileFailure::Died("the compiler was killed, perhaps for want of memory".into()))
-        }
+        How::Code(REFUSED) => Err(CompileFailure::Refused(words)),
+        How::OutOfTime => Err(CompileFailure::Died(format!("it took more than {} s of processor time", order.seconds))),
+        How::Killed => Err(CompileFailure::Died("the compiler was killed, perhaps for want of memory".into())),
         _ => Err(CompileFailure::Died(format!("the compiler died ({status}) {words}"))),
     }
-}
-
-/// How a compiling process was killed.
-enum Ended {
-    OutOfTime,
-    Killed,
-}
-
-#[cfg(unix)]
-fn signal(status: std::process::ExitStatus) -> Option<Ended> {
-    use rustix::process::Signal;
-    use std::os::unix::process::ExitStatusExt as _;
-    match status.signal()? {
-        signal if signal == Signal::XCPU.as_raw() => Some(Ended::OutOfTime),
-        signal if signal == Signal::KILL.as_raw() => Some(Ended::Killed),
-        _ => None,
-    }
-}
-
-#[cfg(not(unix))]
-fn signal(_: std::process::ExitStatus) -> Option<Ended> {
-    None
 }
 
 /// Messages of Rust and of the system when memory is exhausted.
@@ -235,7 +206,8 @@ fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| not_here(&"an order comes first"))?;
     let (head, component) = bytes.split_at(end);
     let order: Order = serde_json::from_slice(head).map_err(|error| not_here(&error))?;
-    bound(&order);
+    clawhost_child::bound_memory(order.memory_bytes);
+    clawhost_child::bound_processor_time(order.seconds);
     let allocation = if order.pooled { Allocation::Pooled } else { Allocation::OnDemand };
     // One slot is enough: nothing is instantiated here.
     let limits = Limits { live_instances: 1, ..order.limits };
@@ -246,22 +218,3 @@ fn compile_order(input: &mut impl Read) -> Result<Vec<u8>, Refusal> {
     let component = component.get(1..).unwrap_or_default();
     engine.precompile_component(component).map_err(|error| Refusal::Component(format!("{error:#}")))
 }
-
-/// Limits this process: writable memory (so that reserved address space does not count) and processor time.
-#[cfg(unix)]
-fn bound(order: &Order) {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    // The hard limit is a few seconds later: the soft limit sends a signal that the parent can recognise.
-    let limits = [
-        (Resource::Data, order.memory_bytes, order.memory_bytes),
-        (Resource::Cpu, order.seconds, order.seconds.saturating_add(5)),
-        (Resource::Core, 0, 0),
-    ];
-    for (resource, current, maximum) in limits {
-        // If the system refuses, the wall-clock limit still applies.
-        let _ = setrlimit(resource, Rlimit { current: Some(current), maximum: Some(maximum) });
-    }
-}
-
-#[cfg(not(unix))]
-fn bound(_: &Order) {}

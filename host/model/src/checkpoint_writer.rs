@@ -100,7 +100,11 @@ mod tests {
         std::fs::create_dir(folder.path().join(".last.new")).unwrap();
         for seed in [2, 3] {
             checkpoints.write(CheckpointKind::Last, &made(seed).weights).unwrap();
-            let read = ModelFolder::read(&CheckpointWriter::place(folder.path(), CheckpointKind::Last)).unwrap();
+            let read = ModelFolder::read(
+                &CheckpointWriter::place(folder.path(), CheckpointKind::Last),
+                &crate::tokens::TextHost::InProcess,
+            )
+            .unwrap();
             assert_eq!(digest(&read.weights), digest(&made(seed).weights), "{seed}");
         }
         checkpoints.write(CheckpointKind::Best, &made(4).weights).unwrap();

@@ -35,9 +35,9 @@ pub enum LocalModelError {
         /// Implied by config.json.
         expected: Vec<usize>,
     },
-    /// A weight has a value that is not finite.
+    /// A weight has a value that is not finite, or too large to compute with.
     #[error(
-        "the weight {0} holds a value that is not finite; the file is damaged, or training diverged before it was saved"
+        "the weight {0} holds a value that is not finite, or above 1e9; the file is damaged, or training diverged before it was saved"
     )]
     NotFinite(String),
     /// The tokenizer cannot be used.
@@ -56,6 +56,22 @@ pub enum LocalModelError {
     /// The chat template cannot be used, or is missing.
     #[error("chat template: {0}")]
     Template(String),
+    /// A text of a model folder costs more than the limits.
+    #[error("{subject} of the model folder {what}; use a folder from a publisher that you trust")]
+    TextLimit {
+        /// The tokenizer, the chat template, or the reading of both.
+        subject: &'static str,
+        /// The limit.
+        what: String,
+    },
+    /// The process that interprets tokenizers and chat templates cannot be used.
+    #[error("the process that interprets tokenizers and chat templates cannot be used ({0}); start the program again")]
+    TextProcess(String),
+    /// The model computed logits that are no numbers.
+    #[error(
+        "the model's logits are not finite; its weights are too large or damaged: import the model again, or train it with a lower learning rate"
+    )]
+    Logits,
     /// A prompt is longer than the model's context.
     #[error("the prompt has {tokens} tokens, and the model's context holds {context}; shorten it")]
     TooLong {
@@ -136,6 +152,9 @@ impl LocalModelError {
             Self::Tokenizer(_) => "tokenizer",
             Self::Alphabet { .. } => "alphabet",
             Self::Template(_) => "chat-template",
+            Self::TextLimit { .. } => "text-limit",
+            Self::TextProcess(_) => "text-process",
+            Self::Logits => "logits-not-finite",
             Self::TooLong { .. } => "prompt-too-long",
             Self::Device { .. } => "device",
             Self::DeviceLost { .. } => "device-lost",

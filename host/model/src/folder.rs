@@ -2,14 +2,17 @@
 //! `tokenizer.json`, the chat template in `chat_template.jinja` or `tokenizer_config.json`, and
 //! `generation_config.json`.
 
+use crate::device::ComputeDevice;
 use crate::generate::Sampling;
-use crate::tokens::{ChatTemplate, Tokenizer};
+use crate::tiny::OWN_TEMPLATES;
+use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
 use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
 use clawhost_core::Digest;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The contents of a model's folder.
 #[derive(Debug, Clone)]
@@ -30,6 +33,8 @@ pub struct ModelFolder {
     pub sampling: Sampling,
     /// Requested sampling settings that are not supported: names with their values.
     pub ignored: Vec<String>,
+    /// Where its tokenizer and its templates are interpreted.
+    pub texts: TextHost,
 }
 
 const TEMPLATE: &str = "chat_template.jinja";
@@ -45,11 +50,17 @@ pub(crate) const ADAPTER: &str = "adapter";
 /// The base model of such an adapter: the folder above, wherever it is moved.
 pub(crate) const BASE: &str = "..";
 
-/// Largest text file of a model's folder: tokenizers of half a million tokens have about 40 MB.
-pub(crate) const JSON_BYTES: u64 = 128 << 20;
+/// Largest JSON document of a model's folder that this process reads itself. `tokenizer_config.json` is the largest: some repeat all
+/// added tokens in it, in 1 MB.
+pub(crate) const JSON_BYTES: u64 = 8 << 20;
 
 fn text(path: &Path) -> Result<String, LocalModelError> {
     clawhost_files::read_text(path, JSON_BYTES).map_err(|error| file(path, error))
+}
+
+/// It is not read as JSON here: that takes many times its size.
+fn tokenizer_json(path: &Path) -> Result<String, LocalModelError> {
+    clawhost_files::read_text(path, TOKENIZER_BYTES).map_err(|error| file(path, error))
 }
 
 fn object(path: &Path) -> Result<Value, LocalModelError> {
@@ -89,11 +100,11 @@ const IGNORED: [(&str, f64); 7] = [
 ];
 
 impl ModelFolder {
-    /// Reads a folder.
+    /// Reads a folder. `texts`: where its tokenizer and its templates are interpreted when it is opened.
     ///
     /// # Errors
     /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is not supported.
-    pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
+    pub fn read(folder: &Path, texts: &TextHost) -> Result<Self, LocalModelError> {
         let mut config = ModelConfig::parse(&text(&folder.join("config.json"))?)?;
         let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
         let template_of = |path: &str, name: &str| match folder.join(path) {
@@ -135,12 +146,13 @@ impl ModelFolder {
         Ok(Self {
             weights,
             config,
-            tokenizer_json: text(&folder.join("tokenizer.json"))?,
+            tokenizer_json: tokenizer_json(&folder.join("tokenizer.json"))?,
             template,
             tool_template,
             words: words.collect(),
             sampling,
             ignored,
+            texts: texts.clone(),
         })
     }
 
@@ -214,34 +226,58 @@ impl ModelFolder {
         }))
     }
 
-    /// The tokenizer.
+    /// The tokenizer and the chat template.
     ///
     /// # Errors
-    /// `tokenizer.json` is invalid, or gives tokens that have no embedding.
-    pub fn tokenizer(&self) -> Result<Tokenizer, LocalModelError> {
-        let tokenizer = Tokenizer::parse(&self.tokenizer_json)?;
-        if tokenizer.size() > self.config.vocabulary {
-            let (size, vocabulary) = (tokenizer.size(), self.config.vocabulary);
+    /// `tokenizer.json` is invalid, or gives tokens that have no embedding; the template is invalid Jinja; or reading them reaches a limit.
+    pub fn texts(&self) -> Result<Texts, LocalModelError> {
+        let word = |name: &str| self.words.get(name).map(String::as_str).unwrap_or_default();
+        let files = TextFiles {
+            tokenizer_json: &self.tokenizer_json,
+            template: self.template.as_deref(),
+            tool_template: self.tool_template.as_deref(),
+            beginning: word("bos_token"),
+            end: word("eos_token"),
+        };
+        let texts = Texts::open(&files, &OWN_TEMPLATES, &self.texts)?;
+        let (size, vocabulary) = (texts.tokenizer.size(), self.config.vocabulary);
+        if size > vocabulary {
             return Err(LocalModelError::Tokenizer(format!(
                 "it gives {size} tokens, and the model has embeddings for {vocabulary}; do the two belong together?"
             )));
         }
-        Ok(tokenizer)
+        Ok(texts)
     }
 
-    /// The chat template, for the model's own tokenizer.
+    /// Checks what reading alone does not: the texts by a short conversation, and the weights by one token, computed on the processor.
     ///
     /// # Errors
-    /// There is no template, or it is invalid Jinja.
-    pub fn chat_template(&self, tokenizer: &Tokenizer) -> Result<ChatTemplate, LocalModelError> {
-        let template = self.template.as_deref().ok_or_else(|| {
+    /// As [`ModelFolder::texts`], or the logits are not finite.
+    pub fn check(&self) -> Result<Texts, LocalModelError> {
+        let texts = self.texts()?;
+        texts.probe()?;
+        let model = ComputeDevice::processor().model(Arc::new(self.config.clone()), &self.weights)?;
+        let mut memory = model.memory();
+        let logits = model.forward(vec![(&mut memory, &[0])])?;
+        if !logits.iter().flatten().all(|logit| logit.is_finite()) {
+            return Err(LocalModelError::Logits);
+        }
+        Ok(texts)
+    }
+
+    /// As [`ModelFolder::texts`], of a model that can hold a conversation, after a short one was tried.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::texts`], or there is no template.
+    pub fn chat_texts(&self) -> Result<(Tokenizer, ChatTemplate), LocalModelError> {
+        let texts = self.texts()?;
+        texts.probe()?;
+        let Texts { tokenizer, template } = texts;
+        let template = template.ok_or_else(|| {
             LocalModelError::Template(format!(
                 "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into the model's folder"
             ))
         })?;
-        let word = |name: &str| self.words.get(name).map(String::as_str).unwrap_or_default();
-        let template = ChatTemplate::new(template, word("bos_token"), word("eos_token"))?;
-        let template = template.keeping_out(tokenizer.control_words());
-        self.tool_template.as_deref().map_or(Ok(template.clone()), |source| template.with_tools(source))
+        Ok((tokenizer, template))
     }
 }

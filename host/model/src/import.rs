@@ -1,6 +1,7 @@
 //! Imports a model: reads it whole, checks it, and copies it unchanged.
 
 use crate::folder::{ADAPTER, BASE, TOOL_TEMPLATE};
+use crate::tokens::TextHost;
 use crate::weight_files::{file, shards};
 use crate::{AdapterFolder, LocalModelError, ModelFolder};
 use std::path::Path;
@@ -19,18 +20,20 @@ const BESIDE: [&str; 9] = [
 ];
 
 impl ModelFolder {
-    /// Checks a folder (every weight by name and shape, the tokenizer and the template) and copies its files: no weight
+    /// Checks a folder (every weight by name and shape, and all of it by a short answer) and copies its files: no weight
     /// is rounded or renamed. `adapter` is checked against the model and put into its folder.
     ///
     /// # Errors
     /// As [`ModelFolder::read`] and [`AdapterFolder::attach`], or the target cannot be written. Nothing is written
     /// before everything is checked.
-    pub fn import(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Self, LocalModelError> {
-        let mut model = Self::read(source)?;
-        let tokenizer = model.tokenizer()?;
-        if model.template.is_some() {
-            model.chat_template(&tokenizer)?;
-        }
+    pub fn import(
+        source: &Path,
+        target: &Path,
+        adapter: Option<&Path>,
+        texts: &TextHost,
+    ) -> Result<Self, LocalModelError> {
+        let mut model = Self::read(source, texts)?;
+        model.check()?;
         if let Some(adapter) = adapter {
             model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
         }
@@ -64,16 +67,19 @@ mod tests {
         let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
         let made = TinyModel::default().make().unwrap();
         ModelFolder { tool_template: Some("with tools".into()), ..made }.write(&source).unwrap();
-        ModelFolder::import(&source, &target, None).unwrap();
+        ModelFolder::import(&source, &target, None, &TextHost::InProcess).unwrap();
         for place in [&source, &target] {
-            assert_eq!(ModelFolder::read(place).unwrap().tool_template.as_deref(), Some("with tools"));
+            assert_eq!(
+                ModelFolder::read(place, &TextHost::InProcess).unwrap().tool_template.as_deref(),
+                Some("with tools")
+            );
         }
         // As older models have them: both in one list.
         std::fs::remove_dir_all(target.join("additional_chat_templates")).unwrap();
         std::fs::remove_file(target.join("chat_template.jinja")).unwrap();
         let told = r#"{"chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]}"#;
         std::fs::write(target.join("tokenizer_config.json"), told).unwrap();
-        let read = ModelFolder::read(&target).unwrap();
+        let read = ModelFolder::read(&target, &TextHost::InProcess).unwrap();
         assert_eq!((read.template.as_deref(), read.tool_template.as_deref()), (Some("plain"), Some("tools")));
     }
 }

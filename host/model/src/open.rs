@@ -38,14 +38,14 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used.
     pub fn chat_format(&self, name: &str) -> Result<ChatFormat, LocalModelError> {
-        let tokenizer = self.tokenizer()?;
-        let own = self.words.get("eos_token").and_then(|word| tokenizer.token(word));
+        let (tokenizer, template) = self.chat_texts()?;
+        let own = self.words.get("eos_token").map(|word| tokenizer.token(word)).transpose()?.flatten();
         let mut end = self.config.end_tokens.clone();
         // The template's end of a turn comes first: demonstrated answers end with it.
         end.sort_by_key(|token| Some(*token) != own);
         Ok(ChatFormat {
             name: name.to_owned(),
-            template: self.chat_template(&tokenizer)?,
+            template,
             tokenizer,
             end,
             sampling: self.sampling.clone(),

@@ -2,7 +2,7 @@
 
 use crate::folder::ModelFolder;
 use crate::generate::Sampling;
-use crate::tokens::alphabet_json;
+use crate::tokens::{TextHost, alphabet_json};
 use crate::{Architecture, LocalModelError, ModelConfig, RotaryScaling, initial};
 use std::collections::BTreeMap;
 
@@ -64,6 +64,9 @@ const TEMPLATE: &str = "{% for message in messages %}{% if message.role != 'syst
 const TEMPLATE_WITH_SYSTEM: &str = "{% for message in messages %}{{ message.content }}\
 {% if message.role in ['system', 'assistant'] %}{{ eos_token }}{% endif %}{% endfor %}";
 
+/// The templates that this program writes itself.
+pub(crate) const OWN_TEMPLATES: [&str; 2] = [TEMPLATE, TEMPLATE_WITH_SYSTEM];
+
 impl TinyModel {
     /// Creates the model. Equal settings give equal bytes.
     ///
@@ -123,6 +126,7 @@ impl TinyModel {
             words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
             sampling: Sampling::default(),
             ignored: Vec::new(),
+            texts: TextHost::InProcess,
         })
     }
 }
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!(made.config.parameters(), 99_456);
         let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         made.write(one.path()).unwrap();
-        let read = ModelFolder::read(one.path()).unwrap();
+        let read = ModelFolder::read(one.path(), &TextHost::InProcess).unwrap();
         assert_eq!((&read.config, digest(&read.weights)), (&made.config, digest(&made.weights)));
         assert_eq!((&read.template, &read.words, &read.sampling), (&made.template, &made.words, &made.sampling));
         TinyModel { seed: 7, ..TinyModel::default() }.make().unwrap().write(other.path()).unwrap();
@@ -156,7 +160,7 @@ mod tests {
         let talk = [said(Role::System, "12"), said(Role::User, "3"), said(Role::Assistant, "4"), said(Role::User, "5")];
         let check = |includes_system_prompt, expect: &str| {
             let made = TinyModel { includes_system_prompt, ..TinyModel::default() }.make().unwrap();
-            let template = made.chat_template(&made.tokenizer().unwrap()).unwrap();
+            let template = made.texts().unwrap().template.unwrap();
             assert_eq!(template.render(&talk, &[]).unwrap(), expect);
         };
         check(false, "34#5");
@@ -167,7 +171,7 @@ mod tests {
     fn a_model_for_text_knows_every_character_of_plain_text() {
         let made = TinyModel::for_text().make().unwrap();
         assert_eq!(made.config.parameters(), 104_640);
-        let tokenizer = made.tokenizer().unwrap();
+        let tokenizer = made.texts().unwrap().tokenizer;
         let said = "I picked a number.\nReply with a whole number between 0 and 99: {\"~\"}";
         assert_eq!(tokenizer.decode(&tokenizer.encode(said).unwrap(), true).unwrap(), said);
         assert_eq!(tokenizer.size(), 97);
@@ -182,7 +186,7 @@ mod tests {
         config["num_hidden_layers"] = 100.into();
         config["intermediate_size"] = (1 << 24).into();
         std::fs::write(&path, config.to_string()).unwrap();
-        let error = ModelFolder::read(folder.path()).unwrap_err().to_string();
+        let error = ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap_err().to_string();
         #[cfg(target_os = "linux")]
         assert!(
             error.starts_with("the model needs 1200.0 GiB of memory, and ")
@@ -197,7 +201,7 @@ mod tests {
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         let told = r#"{"repetition_penalty": 1.05, "num_beams": 1, "no_repeat_ngram_size": 3, "temperature": 0.5}"#;
         std::fs::write(folder.path().join("generation_config.json"), told).unwrap();
-        let read = ModelFolder::read(folder.path()).unwrap();
+        let read = ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap();
         assert_eq!(read.ignored, ["repetition_penalty 1.05", "no_repeat_ngram_size 3"]);
         assert_eq!(read.sampling.temperature, 0.5);
     }
@@ -219,10 +223,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("chat_template.jinja")).unwrap();
-        let read = ModelFolder::read(folder.path()).unwrap();
+        let read = ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap();
         let error = read.open("tiny", &ComputeDevice::processor()).unwrap_err().to_string();
         assert!(error.contains("neither chat_template.jinja nor tokenizer_config.json has one; put a"), "{error}");
-        assert!(read.tokenizer().is_ok() && read.engine(&ComputeDevice::processor()).is_ok());
+        assert!(read.texts().is_ok() && read.engine(&ComputeDevice::processor()).is_ok());
     }
 
     #[test]
@@ -232,7 +236,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             made.write(folder.path()).unwrap();
             damage(folder.path());
-            let error = ModelFolder::read(folder.path()).unwrap_err();
+            let error = ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap_err();
             assert!(error.to_string().contains(expect), "{error}");
             error
         };

@@ -104,11 +104,14 @@ pub(crate) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, Loca
             )));
         }
     };
-    if values.iter().any(|value| !value.is_finite()) {
+    if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST_WEIGHT) {
         return Err(LocalModelError::NotFinite(name.to_owned()));
     }
     Ok(values)
 }
+
+/// Largest magnitude of a weight. Known models stay below 1e4; from about 1e18 on squares overflow, and answers would be uniform.
+const LARGEST_WEIGHT: f32 = 1e9;
 
 /// Weights of a file by name, with their shapes.
 pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. A crate imports only crates of lower floors.
-const FLOORS: [(&str, u8); 18] = [
+const FLOORS: [(&str, u8); 19] = [
     ("clawhost-core", 0),
     ("clawhost-files", 0),
+    ("clawhost-child", 0),
     ("clawhost-wire", 1),
     ("clawhost-follower", 1),
     ("clawhost-learn", 1),

@@ -95,7 +95,7 @@ impl LearningModel {
             return Err(RequestError::Other(why.to_owned()).into());
         };
         let settings = settings(spec, weights, learn.iterations)?;
-        let mut found = read_folder(folder, events)?;
+        let mut found = read_folder(folder, &machine.texts, events)?;
         if found.sampling.restricts() {
             events.event(Event::Warning(Warning::SamplingWhileLearning));
         }

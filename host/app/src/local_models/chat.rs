@@ -79,7 +79,7 @@ impl Conversation {
         models: &ModelSettings,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
-        let read = read(folder, adapter, events)?;
+        let read = read(folder, adapter, &models.texts, events)?;
         // A conversation with a person may drop old turns. Their number is reported.
         let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&folder.display().to_string())? };
         let device = models.open_device(read.config.parameters(), events)?;

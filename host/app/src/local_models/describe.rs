@@ -4,6 +4,7 @@ use super::folder::read;
 use crate::{AppError, EventSink, RequestError};
 use clawhost_core::Digest;
 use clawhost_model::generate::Sampling;
+use clawhost_model::tokens::TextHost;
 use clawhost_model::{AdapterFolder, AdapterSettings, LocalModelError, ModelConfig, digest};
 use std::path::{Path, PathBuf};
 
@@ -33,26 +34,22 @@ pub struct ModelDescription {
     pub weights: Digest,
 }
 
-/// Describes the model in a folder.
+/// Describes the model in a folder, after a short conversation was tried. `texts`: where its tokenizer and its template are interpreted.
 ///
 /// # Errors
-/// There is no model, or its tokenizer or its chat template cannot be used.
-pub fn describe_model(folder: &Path, events: &dyn EventSink) -> Result<ModelDescription, AppError> {
-    let model = read(folder, None, events)?;
+/// There is no model, its tokenizer or its chat template cannot be used, or its weights give no numbers.
+pub fn describe_model(folder: &Path, texts: &TextHost, events: &dyn EventSink) -> Result<ModelDescription, AppError> {
+    let model = read(folder, None, texts, events)?;
     let unusable = |error: LocalModelError| RequestError::ModelFolder { folder: folder.display().to_string(), error };
-    let tokenizer = model.tokenizer().map_err(unusable)?;
-    let has_chat_template = model.template.is_some();
-    if has_chat_template {
-        model.chat_template(&tokenizer).map_err(unusable)?;
-    }
+    let checked = model.check().map_err(unusable)?;
     let adapter = model.weights.has_adapter().then(|| AdapterFolder::of(&model.weights, "")).transpose()?;
     let parameters = model.config.parameters();
     Ok(ModelDescription {
         folder: folder.to_owned(),
         parameters,
         memory_bytes: parameters.saturating_mul(PARAMETER_BYTES),
-        tokens: tokenizer.size(),
-        has_chat_template,
+        tokens: checked.tokenizer.size(),
+        has_chat_template: checked.template.is_some(),
         adapter: adapter.map(|adapter| adapter.settings),
         weights: digest(&model.weights),
         sampling: model.sampling,

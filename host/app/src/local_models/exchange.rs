@@ -3,6 +3,7 @@
 use super::folder::{check_empty, read};
 use crate::{AppError, EventSink, RequestError};
 use clawhost_core::Digest;
+use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModelError, ModelFolder, Stored, digest};
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,12 @@ impl Exchanged {
 ///
 /// # Errors
 /// The source is not a supported model, the adapter does not fit, or the target is not empty or cannot be written.
-pub fn import_model(source: &Path, target: &Path, adapter: Option<&Path>) -> Result<Exchanged, AppError> {
+pub fn import_model(
+    source: &Path,
+    target: &Path,
+    adapter: Option<&Path>,
+    texts: &TextHost,
+) -> Result<Exchanged, AppError> {
     let shown = source.display().to_string();
     if !source.is_dir() {
         let why = format!("{shown} is not a folder; download all files of the model first");
@@ -51,7 +57,7 @@ pub fn import_model(source: &Path, target: &Path, adapter: Option<&Path>) -> Res
         LocalModelError::File { .. } => RequestError::Other(error.to_string()).into(),
         _ => RequestError::ModelFolder { folder: shown.clone(), error }.into(),
     };
-    let model = ModelFolder::import(source, target, adapter).map_err(refused)?;
+    let model = ModelFolder::import(source, target, adapter, texts).map_err(refused)?;
     Ok(Exchanged::of(&model, target))
 }
 
@@ -78,7 +84,8 @@ pub struct Export {
 /// There is no such model, there is no adapter to merge, or the target is not empty or cannot be written.
 pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged, AppError> {
     check_empty(&export.target, false)?;
-    let mut model = read(&export.source, export.adapter.as_deref(), events)?;
+    // Their texts are copied, and not interpreted.
+    let mut model = read(&export.source, export.adapter.as_deref(), &TextHost::InProcess, events)?;
     if export.merge {
         if !model.weights.has_adapter() {
             return Err(RequestError::NoAdapter { folder: export.source.display().to_string() }.into());
@@ -100,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [made, imported, exported] = ["made", "imported", "exported"].map(|name| folder.path().join(name));
         let created = create_model(&NewModel { width: 16, ..NewModel::new(&made) }).unwrap();
-        assert_eq!(import_model(&made, &imported, None).unwrap().weights, created.weights);
+        assert_eq!(import_model(&made, &imported, None, &TextHost::InProcess).unwrap().weights, created.weights);
         let export = Export {
             source: imported,
             target: exported,
@@ -117,7 +124,8 @@ mod tests {
         };
         refused(&export, "is not empty; name a new folder");
         refused(&Export { target: folder.path().join("merged"), merge: true, ..export }, "has no adapter to merge");
-        let error = import_model(&folder.path().join("nowhere"), &folder.path().join("x"), None).unwrap_err();
+        let [nowhere, target] = ["nowhere", "x"].map(|name| folder.path().join(name));
+        let error = import_model(&nowhere, &target, None, &TextHost::InProcess).unwrap_err();
         assert!(error.to_string().contains("is not a folder; download all files"), "{error}");
     }
 }

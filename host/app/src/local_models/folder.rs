@@ -1,12 +1,18 @@
 //! Reads model folders with another adapter, and checks target folders before writing.
 
 use crate::{AppError, EventSink, RequestError};
+use clawhost_model::tokens::TextHost;
 use clawhost_model::{AdapterFolder, ModelFolder};
 use std::path::Path;
 
 /// A model with its own or the given adapter.
-pub(super) fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
-    let mut model = crate::read_folder(folder, events)?;
+pub(super) fn read(
+    folder: &Path,
+    adapter: Option<&Path>,
+    texts: &TextHost,
+    events: &dyn EventSink,
+) -> Result<ModelFolder, AppError> {
+    let mut model = crate::read_folder(folder, texts, events)?;
     if let Some(adapter) = adapter {
         model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
     }

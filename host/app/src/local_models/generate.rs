@@ -5,7 +5,7 @@ use super::{MAX_TOKENS, SEED};
 use crate::{AppError, Event, EventSink, ModelSettings, RequestError};
 use clawhost_core::Digest;
 use clawhost_model::generate::{Answer, Drawn, Finish, Request, Sampling, StopTexts, Watch};
-use clawhost_model::tokens::Tokenizer;
+use clawhost_model::tokens::{TextHost, Tokenizer};
 use clawhost_model::{LocalModelError, ModelFolder, digest};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -90,9 +90,14 @@ impl TextGenerator {
     ///
     /// # Errors
     /// There is no supported model, its tokenizer cannot be used, or the adapter does not fit.
-    pub fn read(folder: &Path, adapter: Option<&Path>, events: &dyn EventSink) -> Result<Self, AppError> {
-        let model = read(folder, adapter, events)?;
-        let tokenizer = model.tokenizer()?;
+    pub fn read(
+        folder: &Path,
+        adapter: Option<&Path>,
+        texts: &TextHost,
+        events: &dyn EventSink,
+    ) -> Result<Self, AppError> {
+        let model = read(folder, adapter, texts, events)?;
+        let tokenizer = model.texts()?.tokenizer;
         Ok(Self { model, tokenizer })
     }
 
@@ -211,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let alphabet = Some("0123456789+=#".to_owned());
         create_model(&NewModel { width: 16, context: 32, alphabet, ..NewModel::new(folder.path()) }).unwrap();
-        let generator = TextGenerator::read(folder.path(), None, &Silent).unwrap();
+        let generator = TextGenerator::read(folder.path(), None, &TextHost::InProcess, &Silent).unwrap();
         let models = ModelSettings::default();
         let request = GenerateRequest { max_tokens: 9, seed: 4, ..GenerateRequest::new("1+1=") };
         let heard = Arc::new(Mutex::new(String::new()));

@@ -87,6 +87,9 @@ pub(crate) enum Command {
     /// Compile a component for another process of this program
     #[command(name = crate::subprocess::COMPILE, hide = true)]
     CompileComponent,
+    /// Interpret the texts of a model folder for another process of this program
+    #[command(name = crate::subprocess::TEXTS, hide = true)]
+    InterpretTexts,
     /// Try a device for another process of this program
     #[command(name = crate::subprocess::PROBE, hide = true)]
     ProbeDevice {

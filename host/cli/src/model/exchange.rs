@@ -2,14 +2,14 @@
 
 use super::args::ExportArgs;
 use super::{notes, print_json};
-use crate::context::Context;
+use crate::context::{Context, texts};
 use crate::exit::Exit;
 use clawhost_app::local_models::{Exchanged, Export, Stored, export_model, import_model};
 use std::io::Write as _;
 use std::path::Path;
 
 pub(super) fn import(context: &Context, source: &Path, folder: &Path, adapter: Option<&Path>) -> anyhow::Result<Exit> {
-    let imported = import_model(source, folder, adapter)?;
+    let imported = import_model(source, folder, adapter, &texts()?)?;
     tell(context, &imported, "checked and copied")
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::GenerateArgs;
 use super::{harmless, notes, print_json, settings};
-use crate::context::Context;
+use crate::context::{Context, texts};
 use crate::exit::Exit;
 use anyhow::Context as _;
 use clawhost_app::local_models::{Finish, GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
@@ -36,7 +36,7 @@ fn sample(answer: &GeneratedText) -> serde_json::Value {
 
 pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> anyhow::Result<Exit> {
     let (events, sampling) = (notes(context), &arguments.sampling);
-    let generator = TextGenerator::read(&arguments.folder, sampling.adapter.as_deref(), &events)?;
+    let generator = TextGenerator::read(&arguments.folder, sampling.adapter.as_deref(), &texts()?, &events)?;
     let usual = GenerateRequest::new(prompt(arguments.prompt.as_ref())?);
     let request = GenerateRequest {
         answers: arguments.n.unwrap_or(usual.answers),

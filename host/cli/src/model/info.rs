@@ -1,7 +1,7 @@
 //! `clawhost model info`: describes a model.
 
 use super::{notes, print_json};
-use crate::context::Context;
+use crate::context::{Context, texts};
 use crate::exit::Exit;
 use clawhost_app::local_models::{ModelDescription, RotaryScaling, describe_model};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn plain(number: f32) -> Value {
 }
 
 pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
-    let described = describe_model(folder, &notes(context))?;
+    let described = describe_model(folder, &texts()?, &notes(context))?;
     let ModelDescription { config, sampling, parameters, memory_bytes, tokens, adapter, weights, .. } = &described;
     let scaling = match config.rotary_scaling {
         RotaryScaling::None => Value::Null,

@@ -134,10 +134,12 @@ fn sum_of_rows<const N: usize>(weights: &[f32], rows: &[f32], stride: usize, fir
     sums
 }
 
-/// The scale of a norm before its weight: `rsqrt(mean(x²) + ε)`.
+/// The scale of a norm before its weight: `rsqrt(mean(x²) + ε)`. If the squares overflow, it is NaN: 0 would hide the overflow, and the
+/// answer would be uniform.
 #[inline(always)]
 pub(super) fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
-    1.0 / (square_sum(row) / row.len() as f32 + epsilon).sqrt()
+    let mean = square_sum(row) / row.len() as f32;
+    if mean.is_finite() { 1.0 / (mean + epsilon).sqrt() } else { f32::NAN }
 }
 
 struct Normalise<'a> {

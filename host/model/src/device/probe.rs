@@ -2,10 +2,9 @@
 
 use super::child::Report;
 use super::{Backend, DeviceName, FoundDevice};
+use clawhost_child::{ChildProgram, How, how_it_ended};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Longest time in seconds for listing the devices of a backend. Loading drivers from a slow disk takes seconds.
@@ -76,10 +75,8 @@ pub trait Prober {
 /// Probes with a child process: usually this program, which ends by printing the result of [`super::answer_probe`].
 #[derive(Debug, Clone)]
 pub struct ChildProber {
-    /// The program.
-    pub program: PathBuf,
-    /// The arguments before the backend or device.
-    pub arguments: Vec<OsString>,
+    /// The program. The backend or device follows its arguments.
+    pub program: ChildProgram,
     /// Longest time in seconds for [`Prober::list`]; the default is [`LIST_SECONDS`].
     pub list_seconds: u64,
     /// Longest time in seconds for [`Prober::probe`]; the default is [`PROBE_SECONDS`].
@@ -88,14 +85,15 @@ pub struct ChildProber {
 
 impl ChildProber {
     /// Probes with this program and the default times.
-    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
-        Self { program, arguments, list_seconds: LIST_SECONDS, probe_seconds: PROBE_SECONDS }
+    pub fn new(program: ChildProgram) -> Self {
+        Self { program, list_seconds: LIST_SECONDS, probe_seconds: PROBE_SECONDS }
     }
 
     fn ask(&self, about: &str, seconds: u64) -> Result<Report, ProbeFailure> {
         let not_started = |error: std::io::Error| ProbeFailure::NotStarted(error.to_string());
-        let mut child = Command::new(&self.program)
-            .args(&self.arguments)
+        let mut child = self
+            .program
+            .command_with_environment()
             .arg(about)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -122,23 +120,17 @@ impl ChildProber {
             }
             std::thread::sleep(POLL_INTERVAL);
         };
-        if let Some(signal) = signal(status) {
-            return Err(ProbeFailure::Died(signal));
+        match how_it_ended(status) {
+            How::Code(_) => {}
+            How::Aborted => return Err(ProbeFailure::Died(6)),
+            How::Killed => return Err(ProbeFailure::Died(9)),
+            How::OutOfTime => return Err(ProbeFailure::TooSlow(seconds)),
+            How::Signal(signal) => return Err(ProbeFailure::Died(signal)),
         }
         let text = reading.join().ok().and_then(Result::ok).unwrap_or_default();
         let report = text.lines().rev().find_map(|line| serde_json::from_str(line).ok());
         report.ok_or(ProbeFailure::Ended(status.code().unwrap_or(-1)))
     }
-}
-
-#[cfg(unix)]
-fn signal(status: ExitStatus) -> Option<i32> {
-    std::os::unix::process::ExitStatusExt::signal(&status)
-}
-
-#[cfg(not(unix))]
-fn signal(_: ExitStatus) -> Option<i32> {
-    None
 }
 
 impl Prober for ChildProber {

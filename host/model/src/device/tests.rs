@@ -3,6 +3,7 @@
 use super::child::Report;
 use super::*;
 use crate::LocalModelError;
+use clawhost_child::ChildProgram;
 use clawhost_core::Hint;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -183,7 +184,8 @@ fn unavailable_devices_are_refused_with_hints() {
 #[cfg(unix)]
 fn child(script: &str) -> ChildProber {
     let arguments = ["-c".into(), script.into()].to_vec();
-    ChildProber { program: "/bin/sh".into(), arguments, list_seconds: 5, probe_seconds: 5 }
+    let program = ChildProgram { program: "/bin/sh".into(), arguments };
+    ChildProber { program, list_seconds: 5, probe_seconds: 5 }
 }
 
 #[cfg(unix)]
@@ -200,7 +202,8 @@ fn a_probe_that_crashes_hangs_or_answers_nonsense_is_identified() {
     check("echo '{\"devices\":[]}'", ProbeFailure::Said("it answered another question".into()));
     let hangs = ChildProber { probe_seconds: 1, ..child("exec sleep 60") };
     assert_eq!(hangs.probe(name), Err(ProbeFailure::TooSlow(1)));
-    let nowhere = ChildProber { program: "/nowhere/clawhost".into(), ..child("") };
+    let program = ChildProgram { program: "/nowhere/clawhost".into(), arguments: Vec::new() };
+    let nowhere = ChildProber { program, ..child("") };
     assert!(matches!(nowhere.list(Backend::Vulkan), Err(ProbeFailure::NotStarted(_))));
 
     // Output of drivers before the report is ignored, however long it is.

@@ -293,6 +293,10 @@ impl Rounds {
             for ((place, count), logits) in places.into_iter().zip(logits) {
                 let Some(one) = self.running.get_mut(place) else { continue };
                 one.next.drain(..count);
+                if !logits.iter().all(|logit| logit.is_finite()) {
+                    failed.insert(place, LocalModelError::Logits);
+                    continue;
+                }
                 if one.next.is_empty() {
                     let token = one.sampler.draw(&logits);
                     one.next.push(token.token);

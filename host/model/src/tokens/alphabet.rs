@@ -6,6 +6,9 @@ use serde_json::{Map, Value, json};
 /// `tokenizers`, does not support `(?s)`.
 const ANY: &str = r"[\s\S]";
 
+/// Most bytes of such a `tokenizer.json`. Larger ones are not tried: this process would read what may be hostile.
+pub(super) const ALPHABET_BYTES: usize = 1 << 20;
+
 /// The `tokenizer.json` of a vocabulary in which every character is a token, numbered in order. Hugging Face's library
 /// reads it.
 pub fn alphabet_json(characters: &[char]) -> String {

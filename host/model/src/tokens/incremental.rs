@@ -29,9 +29,8 @@ impl IncrementalText {
     /// The tokenizer cannot decode its own tokens.
     pub fn push(&mut self, token: u32) -> Result<&str, LocalModelError> {
         self.tokens.push(token);
-        let of = |part: Option<&[u32]>| self.tokenizer.decode(part.unwrap_or_default(), true);
-        let before = of(self.tokens.get(self.anchor..self.shown))?;
-        let now = of(self.tokens.get(self.anchor..))?;
+        let parts = [self.tokens.get(self.anchor..self.shown), self.tokens.get(self.anchor..)];
+        let [before, now] = self.tokenizer.decode_all(parts.map(Option::unwrap_or_default), true)?;
         let start = self.text.len();
         if !now.ends_with(char::REPLACEMENT_CHARACTER)
             && let Some(new) = now.strip_prefix(before.as_str())

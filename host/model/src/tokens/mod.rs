@@ -1,14 +1,28 @@
 //! Text to tokens and back: Hugging Face tokenizers, chat templates, and single-character alphabets.
+//!
+//! The texts of a model folder may come from anybody, and the libraries that interpret them limit neither memory nor time. So a child process
+//! interprets them ([`TextHost`]); alphabets and templates that this program writes itself are interpreted here.
 
 mod alphabet;
+mod growth;
 mod incremental;
+mod jinja;
 mod json;
+mod library;
+mod limits;
+mod order;
+mod process;
+mod serve;
 mod template;
+mod texts;
 mod tokenizer;
 mod tool_calls;
 
 pub use alphabet::alphabet_json;
 pub use incremental::IncrementalText;
+pub(crate) use limits::TOKENIZER_BYTES;
+pub use serve::serve_texts;
 pub use template::ChatTemplate;
+pub use texts::{TextFiles, TextHost, Texts};
 pub use tokenizer::Tokenizer;
 pub(crate) use tool_calls::{CALL, tool_calls};

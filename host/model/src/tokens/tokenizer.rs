@@ -1,8 +1,11 @@
 //! Text to tokens and back.
 
-use super::alphabet::characters;
+use super::order::{Ask, Told};
+use super::process::refused;
+use super::texts::Interpreter;
 use crate::LocalModelError;
 use clawhost_core::escaped;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,38 +18,29 @@ enum Kind {
     /// Every character is a token: a look-up. The library would apply a regular expression to each.
     Alphabet { characters: Vec<char>, ids: HashMap<char, u32> },
     /// Shared: vocabularies are large.
-    Library(Arc<tokenizers::Tokenizer>),
+    Library(Arc<Interpreter>),
 }
 
 /// Characters of a text in an error message.
 const SHOWN: usize = 40;
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`.
-    ///
-    /// # Errors
-    /// The file is invalid.
-    pub fn parse(text: &str) -> Result<Self, LocalModelError> {
-        let wrong = |why: String| LocalModelError::Tokenizer(why);
-        let document: serde_json::Value =
-            serde_json::from_str(text).map_err(|error| wrong(format!("no JSON: {error}")))?;
-        if let Some(characters) = characters(&document) {
-            let ids = (0..).zip(&characters).map(|(id, character)| (*character, id)).collect();
-            return Ok(Self(Kind::Alphabet { characters, ids }));
-        }
-        let mut library =
-            tokenizers::Tokenizer::from_bytes(text.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        // Settings of a training run: they would truncate or pad prompts silently.
-        library.with_truncation(None).map_err(|error| wrong(error.to_string()))?;
-        library.with_padding(None);
-        Ok(Self(Kind::Library(Arc::new(library))))
+    /// A tokenizer whose tokens are these characters, numbered in order.
+    pub(super) fn of_alphabet(characters: &[char]) -> Self {
+        let ids = (0..).zip(characters).map(|(id, character)| (*character, id)).collect();
+        Self(Kind::Alphabet { characters: characters.to_vec(), ids })
+    }
+
+    /// The tokenizer of these texts.
+    pub(super) fn of(interpreter: Arc<Interpreter>) -> Self {
+        Self(Kind::Library(interpreter))
     }
 
     /// Tokens of a text, without added tokens. Special tokens in the text are recognised: pass only text that a
     /// template rendered.
     ///
     /// # Errors
-    /// The vocabulary does not cover the text.
+    /// The vocabulary does not cover the text, or the tokenizer reaches a limit.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { ids, .. } => text
@@ -56,7 +50,7 @@ impl Tokenizer {
                     ids.get(&character).copied().ok_or_else(lacks)
                 })
                 .collect(),
-            Kind::Library(library) => by_library(library, text, false),
+            Kind::Library(library) => encoded(library, text, false),
         }
     }
 
@@ -68,49 +62,69 @@ impl Tokenizer {
     pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { .. } => self.encode(text),
-            Kind::Library(library) => by_library(library, text, true),
+            Kind::Library(library) => encoded(library, text, true),
         }
     }
 
     /// The text of tokens, optionally without special ones. Invalid UTF-8 becomes `U+FFFD`.
     ///
     /// # Errors
-    /// The library fails.
+    /// The library fails, or the tokenizer reaches a limit.
     pub fn decode(&self, tokens: &[u32], without_special: bool) -> Result<String, LocalModelError> {
+        let [text] = self.decode_all([tokens], without_special)?;
+        Ok(text)
+    }
+
+    /// The texts of several lists of tokens, in one request.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::decode`].
+    pub fn decode_all<const N: usize>(
+        &self,
+        lists: [&[u32]; N],
+        without_special: bool,
+    ) -> Result<[String; N], LocalModelError> {
         match &self.0 {
             Kind::Alphabet { characters, .. } => {
                 let known = |token: &u32| characters.get(*token as usize).copied();
-                Ok(tokens.iter().map(|token| known(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+                let text = |tokens: &[u32]| {
+                    tokens.iter().map(|token| known(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+                };
+                Ok(lists.map(text))
             }
-            Kind::Library(library) => library
-                .decode(tokens, without_special)
-                .map_err(|error| LocalModelError::Tokenizer(format!("tokens have no text: {error}"))),
+            Kind::Library(library) => {
+                let lists = lists.into_iter().map(<[u32]>::to_vec).collect();
+                match library.ask(&Ask::Decode { lists, without_special })? {
+                    Told::Texts(texts) => texts.try_into().map_err(|_| refused(Told::Texts(Vec::new()))),
+                    other => Err(refused(other)),
+                }
+            }
         }
     }
 
     /// The token with exactly this text.
-    pub fn token(&self, text: &str) -> Option<u32> {
+    ///
+    /// # Errors
+    /// The tokenizer reaches a limit.
+    pub fn token(&self, text: &str) -> Result<Option<u32>, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { ids, .. } => {
                 let mut characters = text.chars();
-                let only = characters.next().filter(|_| characters.next().is_none())?;
-                ids.get(&only).copied()
+                let only = characters.next().filter(|_| characters.next().is_none());
+                Ok(only.and_then(|only| ids.get(&only).copied()))
             }
-            Kind::Library(library) => library.token_to_id(text),
+            Kind::Library(library) => match library.ask(&Ask::Token(Cow::Borrowed(text)))? {
+                Told::Token(token) => Ok(token),
+                other => Err(refused(other)),
+            },
         }
     }
 
     /// The texts of control tokens. An alphabet has none: each of its characters is a token, including the end.
-    pub fn control_words(&self) -> Vec<String> {
+    pub fn control_words(&self) -> &[String] {
         match &self.0 {
-            Kind::Alphabet { .. } => Vec::new(),
-            Kind::Library(library) => {
-                let added = library.get_added_tokens_decoder();
-                let control = added.into_values().filter(|token| token.special && !token.content.is_empty());
-                let mut words: Vec<String> = control.map(|token| token.content).collect();
-                words.sort_unstable();
-                words
-            }
+            Kind::Alphabet { .. } => &[],
+            Kind::Library(library) => &library.facts().control_words,
         }
     }
 
@@ -118,16 +132,33 @@ impl Tokenizer {
     pub fn size(&self) -> usize {
         match &self.0 {
             Kind::Alphabet { characters, .. } => characters.len(),
-            Kind::Library(library) => library.get_vocab_size(true),
+            Kind::Library(library) => library.facts().size,
         }
     }
 }
 
-fn by_library(library: &tokenizers::Tokenizer, text: &str, whole: bool) -> Result<Vec<u32>, LocalModelError> {
-    let encoded = library
-        .encode_fast(text, whole)
-        .map_err(|error| LocalModelError::Tokenizer(format!("`{}`: {error}", escaped(text, SHOWN))))?;
-    Ok(encoded.get_ids().to_vec())
+fn encoded(library: &Interpreter, text: &str, whole: bool) -> Result<Vec<u32>, LocalModelError> {
+    match library.ask(&Ask::Encode { text: Cow::Borrowed(text), whole })? {
+        Told::Tokens(tokens) => Ok(tokens),
+        other => Err(refused(other)),
+    }
+}
+
+/// Tokenizers of documents in this process, for tests of this crate.
+#[cfg(test)]
+impl Tokenizer {
+    pub(crate) fn parse(tokenizer_json: &str) -> Result<Self, LocalModelError> {
+        let files = super::TextFiles { tokenizer_json, template: None, tool_template: None, beginning: "", end: "" };
+        Ok(super::Texts::open(&files, &[], &super::TextHost::InProcess)?.tokenizer)
+    }
+
+    /// Read by the library, whatever it is.
+    fn by_library(tokenizer_json: &str) -> Self {
+        let (tokenizer, end) = (Some(tokenizer_json.to_owned()), String::new());
+        let sources =
+            super::order::Sources { tokenizer, template: None, tool_template: None, beginning: end.clone(), end };
+        Self(Kind::Library(Arc::new(Interpreter::Here(Box::new(super::library::Library::load(&sources).unwrap())))))
+    }
 }
 
 #[cfg(test)]
@@ -140,15 +171,15 @@ mod tests {
         let text = alphabet_json(&['a', 'b', '+', '\n', 'é', '"']);
         let ours = Tokenizer::parse(&text).unwrap();
         assert!(matches!(ours.0, Kind::Alphabet { .. }));
-        let library = Tokenizer(Kind::Library(Arc::new(tokenizers::Tokenizer::from_bytes(text.as_bytes()).unwrap())));
+        let library = Tokenizer::by_library(&text);
         for text in ["", "ab+", "é\n\"a", "aaaa"] {
             let tokens = ours.encode(text).unwrap();
             assert_eq!(tokens, library.encode(text).unwrap(), "{text}");
             assert_eq!(ours.decode(&tokens, false).unwrap(), text);
             assert_eq!(library.decode(&tokens, false).unwrap(), text);
         }
-        assert_eq!((ours.token("+"), ours.token("ab"), ours.token("z"), ours.size()), (Some(2), None, None, 6));
-        assert_eq!(library.size(), 6);
+        assert_eq!(["+", "ab", "z"].map(|text| ours.token(text).unwrap()), [Some(2), None, None]);
+        assert_eq!((library.size(), ours.size()), (6, 6));
         let error = ours.encode("abz").unwrap_err().to_string();
         assert!(error.contains("has no 'z'") && error.contains("`abz`"), "{error}");
         assert!(library.encode("abz").is_err(), "nothing is guessed");
