@@ -4,7 +4,8 @@ use crate::AppError;
 use clawhost_child::ChildProgram;
 use clawhost_core::Limits;
 use clawhost_engine::{
-    Allocation, COMPILE_MEMORY_BYTES, COMPILE_SECONDS, CacheKey, Compiler, Host, HostConfig, guest_memory_bytes,
+    Allocation, COMPILE_MEMORY_BYTES, COMPILE_SECONDS, CacheKey, Compiler, Host, HostConfig,
+    INTERPRETER_COMPILE_SECONDS, guest_memory_bytes,
 };
 use std::path::PathBuf;
 
@@ -24,11 +25,10 @@ pub struct HostSettings {
 pub(crate) fn host(settings: &HostSettings, cache: Option<(PathBuf, CacheKey)>) -> Result<Host, AppError> {
     let limits = Limits::default();
     let limits = Limits { host_memory_bytes: guest_memory_bytes(&limits), ..limits };
+    let seconds = if settings.allow_interpreters { INTERPRETER_COMPILE_SECONDS } else { COMPILE_SECONDS };
     let compiler = match &settings.compiler {
         None => Compiler::InProcess,
-        Some(program) => {
-            Compiler::Process { program: program.clone(), memory_bytes: COMPILE_MEMORY_BYTES, seconds: COMPILE_SECONDS }
-        }
+        Some(program) => Compiler::Process { program: program.clone(), memory_bytes: COMPILE_MEMORY_BYTES, seconds },
     };
     Ok(Host::new(HostConfig {
         limits,

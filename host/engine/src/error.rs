@@ -1,6 +1,6 @@
 //! Errors of loading plugins. Messages say what is wrong and where; [`EngineError::hints`] suggests remedies.
 
-use crate::World;
+use crate::{World, walk};
 use clawhost_core::{Failure, Hint, Limits};
 
 /// Why a plugin cannot be used.
@@ -217,6 +217,9 @@ impl EngineError {
         match self {
             // The larger of both limits is that of interpreters.
             Self::TooLarge { limit, .. } if *limit < Limits::default().interpreter_component_bytes => {
+                vec![Hint::change("allow_interpreters")]
+            }
+            Self::TooMuch { limit, .. } if [walk::LIMITS.cost, walk::LIMITS.function_cost].contains(limit) => {
                 vec![Hint::change("allow_interpreters")]
             }
             Self::WrongWorld { found: World::Environment, .. } => {

@@ -263,7 +263,7 @@ impl Host {
                 Loaded::Stale(error) => tracing::debug!(name, %error, "stale artefact; compiling again"),
             }
         }
-        walk_through(name, bytes)?;
+        walk_through(name, bytes, self.0.allow_interpreters)?;
         tracing::debug!(name, "compiling");
         let _announcement = Announcement::new(&self.0.compiling, name, bytes.len());
         // Both engines use the same native code; the one without a pool has no slots to fit.
@@ -282,9 +282,10 @@ impl Host {
     }
 }
 
-fn walk_through(name: &str, bytes: &[u8]) -> Result<(), EngineError> {
+fn walk_through(name: &str, bytes: &[u8], allow_interpreters: bool) -> Result<(), EngineError> {
     let name = name.to_owned();
-    match walk::walk(bytes, &walk::LIMITS) {
+    let limits = if allow_interpreters { &walk::INTERPRETER_LIMITS } else { &walk::LIMITS };
+    match walk::walk(bytes, limits) {
         Ok(_) => Ok(()),
         Err(Obstacle::Damaged(error)) => {
             Err(EngineError::Damaged { name, offset: error.offset(), message: error.message().to_owned() })
@@ -304,7 +305,7 @@ pub fn examine(
     allow_interpreters: bool,
 ) -> Result<ComponentOutline, EngineError> {
     let outline = ComponentOutline::read(name, bytes, limits, allow_interpreters)?;
-    walk_through(name, bytes)?;
+    walk_through(name, bytes, allow_interpreters)?;
     Ok(outline)
 }
 

@@ -24,6 +24,7 @@ mod check;
 mod compile;
 mod config;
 mod convert;
+mod cost;
 mod environment;
 mod error;
 mod failure;
@@ -40,7 +41,7 @@ mod walk;
 
 pub use binary::{ComponentOutline, World};
 pub use cache::CacheKey;
-pub use compile::{COMPILE_MEMORY_BYTES, COMPILE_SECONDS, Compiler, serve_compiler};
+pub use compile::{COMPILE_MEMORY_BYTES, COMPILE_SECONDS, Compiler, INTERPRETER_COMPILE_SECONDS, serve_compiler};
 pub use config::{Allocation, HostConfig, guest_memory_bytes, kernel_scans_pages, pool_slots};
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
