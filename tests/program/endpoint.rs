@@ -47,6 +47,7 @@ fn a_key_is_sent_only_to_the_endpoint() {
     let guess = bench.guest("env_guess");
     let arguments =
         ["run", &guess, "--policy", &policy, "--episodes", "2", "--max-turns", "2", "--retries", "0", "--json"];
+    bench.out(&["endpoints", "confirm", &policy]);
     let mut command = bench.command(&arguments);
     command.env("OPENAI_API_KEY", "sk-canary-4711").env("CLAWHOST_LOG", "trace");
     // A proxy would see the key in the clear: plain http never uses one.
@@ -55,6 +56,48 @@ fn a_key_is_sent_only_to_the_endpoint() {
     assert!(stub.requests()[0].headers.contains(&("authorization".into(), "Bearer sk-canary-4711".into())));
     let everything = [output.stdout, output.stderr, contents(bench.data.path())].concat();
     assert!(!String::from_utf8_lossy(&everything).contains("sk-canary-4711"), "the key was printed or stored");
+}
+
+#[test]
+fn a_key_from_the_environment_goes_only_to_confirmed_addresses() {
+    let Some(bench) = Bench::new("a_key_goes_only_to_confirmed_addresses") else { return };
+    let stub = Stub::start(|_, request| match request.headers.iter().any(|(name, _)| name == "authorization") {
+        true => chat("1"),
+        false => Reply::Http(401, vec![], "who?".into()),
+    });
+    let policy = format!("openai:m@{}", stub.base_url());
+    let guess = bench.guest("env_guess");
+    let run = |more: &[&str]| {
+        let arguments = ["run", &guess, "--policy", &policy, "--episodes", "1", "--max-turns", "1", "--retries", "0"];
+        bench.command(&[&arguments[..], more].concat()).env("OPENAI_API_KEY", "sk-canary-4711").output().unwrap()
+    };
+    let sent = || stub.requests().last().unwrap().headers.iter().any(|(name, _)| name == "authorization");
+    let output = run(&[]);
+    let told = stdout(&output) + &stderr(&output);
+    assert!(!sent() && output.status.code() == Some(4), "{told}");
+    let note = format!(
+        "the key in OPENAI_API_KEY is not sent to {0}: confirm the address once (clawhost endpoints confirm {0})",
+        stub.base_url()
+    );
+    assert!(told.contains(&note), "{told}");
+    assert!(told.contains("the one in OPENAI_API_KEY was not sent: this address is not confirmed"), "{told}");
+
+    // A file that the operator names beside it is another way.
+    let file = bench.data.path().join("key").display().to_string();
+    std::fs::write(&file, "sk-canary-4712").unwrap();
+    assert!(run(&["--api-key-file", &file]).status.success() && sent());
+
+    assert!(bench.out(&["endpoints"]).contains("no address is confirmed"));
+    let origin = stub.base_url().trim_end_matches("/v1").to_owned();
+    assert!(bench.out(&["endpoints", "confirm", &policy]).starts_with(&format!("{origin} may receive the keys")));
+    assert_eq!(bench.json(&["endpoints", "list"])["confirmed"], serde_json::json!([origin]));
+    let output = run(&[]);
+    assert!(output.status.success() && sent(), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("is not sent"), "{}", stderr(&output));
+    bench.out(&["endpoints", "forget", &origin]);
+    assert!(run(&[]).status.code() == Some(4) && !sent());
+    bench.refused(&["endpoints", "forget", &origin], &["is not confirmed", "clawhost endpoints"]);
+    bench.refused(&["endpoints", "confirm", "http://models.example/v1"], &["over plain http"]);
 }
 
 #[test]

@@ -86,9 +86,9 @@ fn the_rewriting_reflector_defaults_to_the_first_one_also_in_run_files() {
          evolve = 1000\nevolve_section = \"tone\"\nevolve_minibatch = 5\n"
     );
     std::fs::write(&file, text).unwrap();
-    let written = bench.json(&["learn", file.to_str().unwrap(), "--dry-run"]);
+    let written = bench.json(&["learn", file.to_str().unwrap(), "--dry-run", "--trust-run-file"]);
     assert_eq!(written["digest"], other["digest"], "{written}");
-    let text = stdout(&bench.run(&["learn", file.to_str().unwrap(), "--dry-run"]));
+    let text = stdout(&bench.run(&["learn", file.to_str().unwrap(), "--dry-run", "--trust-run-file"]));
     assert!(text.contains("evolution   of section tone: 1,000 episodes at most"), "{text}");
 }
 

@@ -117,7 +117,7 @@ fn top_p_reaches_endpoints_is_recorded_and_is_part_of_the_state() {
         let file = bench.data.path().join("run.toml");
         let text = format!("plugin = '{guess}'\npolicy = '{policy}'\nepisodes = 1\nmax_turns = 1\ntop_p = 0.25\n");
         std::fs::write(&file, text).unwrap();
-        assert_eq!(bench.json(&["run", file.to_str().unwrap()])["state_id"], chosen["state_id"]);
+        assert_eq!(bench.json(&["run", file.to_str().unwrap(), "--trust-run-file"])["state_id"], chosen["state_id"]);
     }
     let run = ["run", &guess, "--episodes", "1", "--top-p", "0.25"];
     bench.json(&run);
@@ -153,5 +153,5 @@ fn a_missing_key_is_reported_before_anything_is_sent() {
     check(&[&["score"][..], &grant].concat(), &["error: --grant: ", anthropic]);
     std::fs::write(&file, format!("plugin = '{guess}'\nseed = 1\ngrants = [\"llm:judge=openai:m\"]\n")).unwrap();
     let named = format!("error: {}, line 3: grants: {openai}", file.display());
-    check(&["run", file.to_str().unwrap()], &[&named, keys]);
+    check(&["run", file.to_str().unwrap(), "--trust-run-file"], &[&named, keys]);
 }

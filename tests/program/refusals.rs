@@ -92,7 +92,12 @@ fn files_that_are_not_plugins_are_refused() {
         bench.guest("reward_exact")
     );
     let run = file("run.toml", text.as_bytes());
-    check(&bench, &["learn", &run], 3, &[&format!("error: {run}, line 5: [[learn]] harness, reflectors: ")]);
+    check(
+        &bench,
+        &["learn", &run, "--trust-run-file"],
+        3,
+        &[&format!("error: {run}, line 5: [[learn]] harness, reflectors: ")],
+    );
     let untold = ["run", &guess, "--reward", &bench.guest("reward_signal")];
     check(&bench, &untold, 2, &["reward-signal refuses its options: name the signal: name=distance"]);
     check(&bench, &["run", &bench.guest("hostile_describe")], 3, &["`describe` gave no usable answer", "limit(fuel)"]);

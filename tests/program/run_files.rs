@@ -70,7 +70,7 @@ fn a_run_file_describes_weights_too() {
         game.words[1], game.words[5]
     );
     std::fs::write(&file, text).unwrap();
-    let written = game.bench.outside_timing(&["learn", file.to_str().unwrap(), "-q"]);
+    let written = game.bench.outside_timing(&["learn", file.to_str().unwrap(), "-q", "--trust-run-file"]);
     assert_eq!(game.bench.fresh().learned_by(&typed), written);
 }
 
@@ -112,4 +112,26 @@ fn a_sample_of_a_file_describes_a_run() {
     for part in ["# adapter_rank = 16", "# evolve = 1000", "[[learn]]"] {
         assert!(sample.contains(part), "{part}: {sample}");
     }
+}
+
+#[test]
+fn a_run_file_names_only_files_of_its_folder_unless_it_is_trusted() {
+    let Some(bench) = Bench::new("a_run_file_names_only_files_of_its_folder") else { return };
+    let secret = bench.data.path().join("secret.txt");
+    std::fs::write(&secret, "a text that no model may see").unwrap();
+    let stub = stub::Stub::start(|_, _| stub::chat("1"));
+    let text = format!(
+        "version = 1\nplugin = \"env_guess.wasm\"\nepisodes = 1\npolicy = \"openai:m@{}\"\nsystem_prompt_file = \"../secret.txt\"\n",
+        stub.base_url()
+    );
+    let file = bench.with_file(&text);
+    let why = "line 5: system_prompt_file: `";
+    bench.refused(&["run", &file], &[why, "lies outside of the folder of this file", "--trust-run-file"]);
+    assert!(stub.requests().is_empty(), "nothing is sent");
+    bench.out(&["run", &file, "--trust-run-file", "--max-turns", "1"]);
+    assert!(stub.requests()[0].body.to_string().contains("a text that no model may see"));
+    // What the operator names on the command line is not the file's.
+    let secret = secret.display().to_string();
+    let named = bench.with_file(&text.replace("system_prompt_file = \"../secret.txt\"\n", ""));
+    bench.out(&["run", &named, "--system-prompt-file", &secret, "--max-turns", "1"]);
 }

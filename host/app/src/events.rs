@@ -42,6 +42,13 @@ pub enum Warning {
         /// The settings.
         settings: Vec<String>,
     },
+    /// A key from the environment is not sent to an address that was not confirmed.
+    KeyHeldBack {
+        /// The variable with the key.
+        variable: String,
+        /// The address.
+        address: String,
+    },
     /// The key of an endpoint is too short, or a placeholder: it is not removed from what the endpoint answers.
     KeyNotScrubbed {
         /// The kind of endpoint, as `openai`.

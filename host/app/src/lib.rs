@@ -12,6 +12,7 @@ mod compiling;
 mod data;
 pub mod demo;
 mod drivers;
+mod endpoints;
 mod episodes;
 mod error;
 mod evaluate;
@@ -31,6 +32,7 @@ mod replay;
 mod request_error;
 mod resume;
 mod run;
+mod run_file;
 mod runs;
 mod score;
 mod session;
@@ -44,6 +46,7 @@ pub use data::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
 };
 pub use drivers::drivers;
+pub use endpoints::ConfirmedEndpoints;
 pub use episodes::{EpisodeList, EpisodeQuery, Exported, ListedEpisode, export_episodes, find_episode, list_episodes};
 pub use error::{AppError, ErrorKind, WrongOption};
 pub use evaluate::evaluate;
@@ -59,6 +62,7 @@ pub use replay::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequ
 pub use request_error::RequestError;
 pub use resume::Start;
 pub use run::run;
+pub use run_file::check_run_file;
 pub use runs::{
     Estimate, LIST_LIMIT, ListedRun, RunChoice, RunDetails, RunQuery, choose_runs, find_run, list_runs, rename_run,
     show_run, tag_run,

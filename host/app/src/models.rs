@@ -3,7 +3,7 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
-use crate::{AppError, RequestError, drivers};
+use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
@@ -34,6 +34,8 @@ pub struct ModelSettings {
     pub probe: Option<ChildProgram>,
     /// Where tokenizers and chat templates of model folders are interpreted.
     pub texts: TextHost,
+    /// Addresses that may have keys from the environment, beside the providers' own.
+    pub confirmed: ConfirmedEndpoints,
     /// Files with keys: `FILE` for every kind of endpoint, or `openai=FILE`, `anthropic=FILE`.
     pub api_key_files: Vec<String>,
     /// Time limit in seconds of an endpoint's answer.
@@ -48,6 +50,7 @@ impl Default for ModelSettings {
             device: DeviceChoice::Auto,
             probe: None,
             texts: TextHost::InProcess,
+            confirmed: ConfirmedEndpoints::default(),
             api_key_files: Vec::new(),
             timeout_seconds: MODEL_TIMEOUT_SECONDS,
             retries: RETRIES,
@@ -187,8 +190,8 @@ impl ModelFactory {
         self.spent_by_plugins.add(usage, None);
     }
 
-    /// The key of an endpoint: from the file for its kind, the file for all kinds, or its environment variable.
-    fn key(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
+    /// The key of an endpoint from the file for its kind, or the file for all kinds.
+    fn key_of_files(&self, dialect: Dialect) -> Result<Option<Secret>, AppError> {
         let kind_of = |text: &'_ str| {
             let kinds = Dialect::ALL.into_iter();
             let found =
@@ -217,18 +220,29 @@ impl ModelFactory {
                 None => Err(RequestError::EmptyKeyFile { path }.into()),
             };
         }
-        Ok(std::env::var(dialect.key_variable()).ok().and_then(|text| Secret::new(&text)))
+        Ok(None)
     }
 
-    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str) -> Result<Endpoint, AppError> {
+    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str, events: &dyn EventSink) -> Result<Endpoint, AppError> {
         let (name, address) = rest.split_once('@').unwrap_or((rest, dialect.home()));
         if name.is_empty() {
             let (spec, kind, address) = (spec.to_owned(), dialect.name().to_owned(), address.to_owned());
             return Err(RequestError::NoModelName { spec, kind, address }.into());
         }
-        let key = self.key(dialect)?;
+        let may_have = self.settings.confirmed.may_have_key(dialect, address)?;
+        let of_environment = || std::env::var(dialect.key_variable()).ok().and_then(|text| Secret::new(&text));
+        let (key, key_held_back) = match (self.key_of_files(dialect)?, may_have) {
+            (Some(key), _) => (Some(key), false),
+            (None, true) => (of_environment(), false),
+            (None, false) => (None, of_environment().is_some()),
+        };
+        if key_held_back {
+            let (variable, address) = (dialect.key_variable().to_owned(), address.to_owned());
+            events.event(Event::Warning(Warning::KeyHeldBack { variable, address }));
+        }
         Ok(Endpoint::new(EndpointConfig {
             key,
+            key_held_back,
             known: self.secrets.clone(),
             timeout: Duration::from_secs(self.settings.timeout_seconds),
             retries: self.settings.retries,
@@ -268,7 +282,7 @@ impl ModelFactory {
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => {
-                let endpoint = self.endpoint(dialect, spec, rest)?;
+                let endpoint = self.endpoint(dialect, spec, rest, events)?;
                 if endpoint.key().is_some_and(|key| !key.is_scrubbed()) {
                     events.event(Event::Warning(Warning::KeyNotScrubbed { kind: kind.to_owned() }));
                 }

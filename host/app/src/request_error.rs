@@ -288,6 +288,12 @@ pub enum RequestError {
     /// Any other error that the operator can fix.
     #[error("{0}")]
     Other(String),
+    /// An address whose confirmation is taken back, and which has none.
+    #[error("{address} is not confirmed")]
+    NotConfirmed {
+        /// Scheme, host and port.
+        address: String,
+    },
     /// A folder that is not empty, as the target of a model.
     #[error("{folder} is not empty; name a new folder")]
     NotEmpty {
@@ -357,6 +363,7 @@ impl RequestError {
             Self::OutGone { .. } => "out_gone",
             Self::Retention(_) => "retention",
             Self::Other(_) => "request",
+            Self::NotConfirmed { .. } => "not_confirmed",
             Self::NotEmpty { .. } => "not_empty",
             Self::NoAdapter { .. } => "no_adapter",
             Self::NoPlugin { .. } => "no_plugin",
@@ -380,6 +387,7 @@ impl RequestError {
                 let does = "makes one that reads it, on request";
                 vec![Hint::command("model init DIR", does)]
             }
+            Self::NotConfirmed { .. } => vec![Hint::command("endpoints", "lists the confirmed addresses")],
             Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
             Self::NoAdapter { .. } => vec![Hint::change("adapter")],
             Self::NoPlugin { .. } => vec![Hint::change("plugins")],

@@ -3,7 +3,7 @@
 use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
 use crate::subprocess;
-use clawhost_app::TextHost;
+use clawhost_app::{ConfirmedEndpoints, TextHost};
 use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
 use std::path::PathBuf;
@@ -81,6 +81,7 @@ impl Context {
             device: machine.device.choice(),
             probe: Some(subprocess::child(subprocess::PROBE)?),
             texts: texts()?,
+            confirmed: ConfirmedEndpoints::read(&self.folder()?)?,
             api_key_files: endpoint.api_key_file.clone(),
             timeout_seconds: endpoint.model_timeout.unwrap_or(usual.timeout_seconds),
             retries: endpoint.retries.unwrap_or(usual.retries),

@@ -11,6 +11,7 @@ mod data_folder;
 mod demo;
 mod device;
 mod doctor;
+mod endpoints;
 mod episodes;
 mod eval;
 mod exit;
@@ -63,6 +64,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,
         Command::Model(command) => model::run(context, &command).await,
+        Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Data(command) => data_folder::run(context, &command).await,
         Command::Demo(command) => demo::run(context, &command).await,
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,

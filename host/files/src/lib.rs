@@ -8,7 +8,7 @@
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 /// Why a file is not read, beside the errors of the system. It is the inner error of an [`io::Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +110,39 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a text file: it is not UTF-8"))
+}
+
+/// Whether a path lies in a folder, after all links were followed. What does not exist yet lies where it would be made.
+///
+/// # Errors
+/// The folder or a part of the path cannot be read.
+pub fn lies_in(folder: &Path, path: &Path) -> io::Result<bool> {
+    let folder = folder.canonicalize()?;
+    let mut missing = PathBuf::new();
+    let mut there = std::path::absolute(path)?;
+    loop {
+        match there.canonicalize() {
+            // What is missing has no links. Parts that lead upwards could leave the folder again.
+            Ok(found) => return Ok(found.starts_with(&folder) && !missing.components().any(is_upwards)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        // A link that leads nowhere would be followed when the file is made.
+        if there.symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        let Some(last) = there.components().next_back().map(|last| last.as_os_str().to_owned()) else {
+            return Ok(false);
+        };
+        missing = Path::new(&last).join(missing);
+        if !there.pop() {
+            return Ok(false);
+        }
+    }
+}
+
+fn is_upwards(part: Component<'_>) -> bool {
+    part == Component::ParentDir
 }
 
 #[cfg(test)]

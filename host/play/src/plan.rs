@@ -140,6 +140,17 @@ impl Cancel {
         // The sender lives as long as `self`.
         let _ = receiver.wait_for(Option::is_some).await;
     }
+
+    /// Waits until scoring is to stop. A spent budget stops no scoring: its further requests are refused at once, and those that were
+    /// answered are paid for, so their record counts when the run is resumed.
+    pub(crate) async fn requested_for_scoring(&self) {
+        let stops = |reason: &Option<StopReason>| {
+            reason.as_ref().is_some_and(|reason| !matches!(reason, StopReason::ModelBudget))
+        };
+        let mut receiver = self.0.subscribe();
+        // The sender lives as long as `self`.
+        let _ = receiver.wait_for(stops).await;
+    }
 }
 
 #[cfg(test)]
@@ -159,5 +170,22 @@ mod tests {
         check(&[failures(3, 2)], "stopped with the run: too many episodes had failed (3 failures where 2 may)");
         check(&[failures(1, 0)], "stopped with the run: too many episodes had failed (1 failure where 0 may)");
         check(&[StopReason::ModelBudget, StopReason::Cancelled], "stopped with the run: the token or cost budget");
+    }
+
+    #[tokio::test]
+    async fn a_spent_budget_stops_no_scoring() {
+        let check = async |reason: StopReason, expect: bool| {
+            let cancel = Cancel::default();
+            cancel.request_because(reason.clone());
+            let stops = tokio::select! {
+                biased;
+                () = cancel.requested_for_scoring() => true,
+                () = std::future::ready(()) => false,
+            };
+            assert_eq!(stops, expect, "{reason:?}");
+        };
+        check(StopReason::ModelBudget, false).await;
+        check(StopReason::Cancelled, true).await;
+        check(StopReason::FailureBudget { failed: 3, allowed: 2 }, true).await;
     }
 }

@@ -76,7 +76,7 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
         biased;
         scoring = rule.reward.score(&context, episodes) => (scoring.verdicts, scoring.log, scoring.journal),
         // A reward's model may take minutes; a cancelled run does not wait for it.
-        () = cancel.requested() => (Err(cancelled(cancel)), Vec::new(), Vec::new()),
+        () = cancel.requested_for_scoring() => (Err(cancelled(cancel)), Vec::new(), Vec::new()),
     };
     let verdicts = match verdicts {
         Ok(verdicts) => verdicts,

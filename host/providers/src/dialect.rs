@@ -4,7 +4,7 @@ use crate::ProviderError;
 use clawhost_core::{IgnoredRequest, ModelRequest, ModelResponse, Secret, ignored_by};
 use clawhost_wire::{StreamedAnswer, WireError, anthropic, openai};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use url::Url;
+use url::{Host, Url};
 
 /// A dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,35 @@ impl Dialect {
     /// Whether an address is the provider's public API, which refuses every request without a key.
     pub(crate) fn is_home(self, url: &Url) -> bool {
         Url::parse(self.home()).is_ok_and(|home| home.host() == url.host())
+    }
+
+    /// Scheme, host and port of an address: what a key belongs to.
+    ///
+    /// # Errors
+    /// It is not an address.
+    pub fn origin(self, address: &str) -> Result<String, ProviderError> {
+        Ok(self.url(address)?.origin().ascii_serialization())
+    }
+
+    /// The same of an address to which a key may be sent: over an encrypted connection, or inside this machine.
+    ///
+    /// # Errors
+    /// It is not an address, or a key would be sent unencrypted.
+    pub fn encrypted_origin(self, address: &str) -> Result<String, ProviderError> {
+        let url = self.url(address)?;
+        if url.scheme() == "http" && !is_loopback(&url) {
+            let host = url.host_str().unwrap_or_default().to_owned();
+            return Err(ProviderError::KeyInTheClear(host, self.key_variable()));
+        }
+        Ok(url.origin().ascii_serialization())
+    }
+
+    /// Whether an address is the provider's own, to which its key belongs.
+    ///
+    /// # Errors
+    /// It is not an address.
+    pub fn is_own(self, address: &str) -> Result<bool, ProviderError> {
+        Ok(self.origin(address)? == self.origin(self.home())?)
     }
 
     /// The usual environment variable of its key.
@@ -157,6 +186,16 @@ impl Dialect {
             ignored.extend(anthropic::unsent(request));
         }
         ignored
+    }
+}
+
+/// Whether an address is on this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 

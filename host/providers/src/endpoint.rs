@@ -1,6 +1,6 @@
 //! A client for a model behind HTTP: requests, retries, limits. The dialect handles the content.
 
-use crate::dialect::Wishes;
+use crate::dialect::{Wishes, is_loopback};
 use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use url::{Host, Url};
+use url::Url;
 
 /// Configuration of an endpoint.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct EndpointConfig {
     pub base_url: String,
     /// The key, if there is one.
     pub key: Option<Secret>,
+    /// Whether there is a key that this address may not have. An endpoint that wants a key is then refused with that reason.
+    pub key_held_back: bool,
     /// Timeout for a whole answer. For a stream, the longest silence: until the head of the response, and between two
     /// chunks. A stream as a whole may take 30 times as long.
     pub timeout: Duration,
@@ -46,6 +48,7 @@ impl EndpointConfig {
             model: model.into(),
             base_url: base_url.into(),
             key: None,
+            key_held_back: false,
             // A long answer of a slow local model takes minutes.
             timeout: Duration::from_secs(120),
             retries: 4,
@@ -103,15 +106,6 @@ enum Broken {
     Long(String),
     /// The connection was interrupted.
     Off(String),
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 impl Endpoint {
@@ -239,6 +233,10 @@ impl Endpoint {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let why = match self.config.key {
                     Some(_) => "the endpoint did not accept the key; api_key_file names another".to_owned(),
+                    None if self.config.key_held_back => format!(
+                        "the endpoint wants a key, and the one in {} was not sent: this address is not confirmed",
+                        self.config.dialect.key_variable()
+                    ),
                     None => format!(
                         "the endpoint wants a key, and neither {} nor api_key_file is set",
                         self.config.dialect.key_variable()

@@ -20,6 +20,36 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
     }
 }
 
+/// The paths that a value names, as [`from_here`] finds them.
+pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
+    let file = |text: &'_ str| text.find(['?', '#']).unwrap_or(text.len());
+    let of_policy = |text: &str| match text.split_once(':') {
+        Some(("local" | "script", place)) => Some(text.len() - place.len()),
+        _ => None,
+    };
+    match (key, value) {
+        (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => vec![text.get(..file(text)).unwrap_or_default()],
+        (Key::Model | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
+        (Key::Policy, Value::Text(text)) => of_policy(text).and_then(|at| text.get(at..)).into_iter().collect(),
+        (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
+            texts.iter().map(|text| text.get(..file(text)).unwrap_or_default()).collect()
+        }
+        (Key::Grants, Value::Texts(texts)) => {
+            let spec = |text: &'_ str| {
+                text.split_once('=')
+                    .filter(|(alias, _)| alias.starts_with("llm:"))
+                    .map(|(_, spec)| text.len() - spec.len())
+            };
+            let place = |text: &'_ str| {
+                let at = spec(text)?;
+                Some(at + of_policy(text.get(at..)?)?)
+            };
+            texts.iter().filter_map(|text| text.get(place(text)?..)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn path(folder: &str, text: &str) -> String {
     // The validator refuses an empty path.
     if text.is_empty() { String::new() } else { Path::new(folder).join(text).display().to_string() }

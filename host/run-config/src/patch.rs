@@ -1,6 +1,10 @@
 //! Options that a front end has collected, as raw values.
 
-use crate::{Key, Layer, Scope, Source, Value};
+use crate::folder::paths;
+use crate::problem::Problem;
+use crate::value::SHOWN_BYTES;
+use crate::{Key, Layer, Problems, Scope, Source, Value};
+use clawhost_core::escaped;
 use std::collections::BTreeMap;
 
 /// Some options of a run, each with its source, and the layers that learn. Absent options are taken from a lower patch,
@@ -50,6 +54,21 @@ impl RunSpecPatch {
     /// Options that are set with their values, in the order of the table.
     pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &Value, Source)> {
         self.values.iter().map(|(key, (value, source))| (*key, value, *source))
+    }
+
+    /// Checks that all files that the options name are where they may be.
+    ///
+    /// # Errors
+    /// All options of which `is_allowed` refuses a path.
+    pub fn check_paths(&self, is_allowed: impl Fn(&str) -> bool) -> Result<(), Problems> {
+        let mut problems = Vec::new();
+        for (key, value, source) in self.values() {
+            for path in paths(key, value).into_iter().filter(|path| !path.is_empty() && !is_allowed(path)) {
+                let why = format!("`{}` lies outside of the folder of this file", escaped(path, SHOWN_BYTES));
+                problems.push(Problem::of(key, Some(source), [why.into()]));
+            }
+        }
+        Problems::of(problems).map_or(Ok(()), Err)
     }
 
     /// Whether neither options nor layers are set.

@@ -17,6 +17,7 @@ pub(crate) use runs::{EpisodeFilterArgs, RunListArgs, RunsCommand, WhichRuns};
 
 use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
+use crate::endpoints::EndpointsCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
 use clap::{Args, Parser, Subcommand};
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Model(ModelCommand),
     /// Show the contents of the data folder, and remove old runs
     Data(DataCommand),
+    /// Say which addresses may receive keys from the environment, beside the providers' own
+    Endpoints(EndpointsCommand),
     /// Demonstrations that need no key and no server
     #[command(subcommand)]
     Demo(DemoCommand),

@@ -5,6 +5,7 @@ use crate::exit::UsageError;
 use crate::shell::quoted;
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clawhost_app::check_run_file;
 use clawhost_run_config::{Key, Kind, Layer, RunSpec, RunSpecPatch, Source, Topic, Value, Verb};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -18,6 +19,8 @@ const STRAY: &str = "stray";
 const RESUME: &str = "resume";
 /// Prefix of run ids.
 const RUN_PREFIX: &str = "run-";
+/// The flag that lets a run file name files outside of its folder.
+const TRUST: &str = "trust-run-file";
 /// The flag that replaces a run.
 const SAMPLE: &str = "sample";
 
@@ -58,6 +61,8 @@ pub(crate) struct SpecArgs<V> {
     flags: RunSpecPatch,
     /// Flags whose text cannot be parsed, with the reason.
     unread: BTreeMap<Key, String>,
+    /// Whether the file may name files outside of its folder.
+    is_file_trusted: bool,
     verb: PhantomData<V>,
 }
 
@@ -105,7 +110,14 @@ impl<V: Does> SpecArgs<V> {
             None => RunSpecPatch::new(),
             Some((path, text)) => {
                 let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
-                RunSpecPatch::from_toml(text, &folder).map_err(refused)?
+                let options = RunSpecPatch::from_toml(text, &folder).map_err(refused)?;
+                if !self.is_file_trusted {
+                    check_run_file(path, &options).map_err(|problems| {
+                        let told = rendered(&problems, Some(path), &self.unread);
+                        UsageError(format!("{told}; move it there, or trust the run file with --{TRUST}"))
+                    })?;
+                }
+                options
             }
         };
         if let Some(path) = path.filter(|_| V::VERB == Verb::Play && learns(&lower)) {
@@ -192,7 +204,14 @@ impl<V: Does> Args for SpecArgs<V> {
             .help_heading(Topic::Learning.heading())
             .hide(V::VERB != Verb::Learn);
         let stray = Arg::new(STRAY).hide(true);
-        flags().fold(command.arg(target).arg(stray).arg(layer), |command, key| command.arg(argument(key, V::VERB)))
+        let trust = Arg::new(TRUST)
+            .long(TRUST)
+            .action(ArgAction::SetTrue)
+            .help("Let the run file name files outside of its folder: prompts, models and plugins")
+            .help_heading(Topic::Run.heading());
+        flags().fold(command.arg(target).arg(stray).arg(layer).arg(trust), |command, key| {
+            command.arg(argument(key, V::VERB))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -214,6 +233,7 @@ impl<V: Does> FromArgMatches for SpecArgs<V> {
             target: texts(TARGET).and_then(|texts| texts.into_iter().next()),
             flags: RunSpecPatch::new(),
             unread: BTreeMap::new(),
+            is_file_trusted: matches.get_flag(TRUST),
             verb: PhantomData,
         };
         for key in flags() {

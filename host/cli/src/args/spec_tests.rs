@@ -161,7 +161,7 @@ proptest! {
 fn flags_win_over_a_file() {
     let file = "plugin = \"env.wasm\"\nrewards = [\"r.wasm\"]\nseed = 3\npolicy = \"follower\"\n";
     let spec = typed(
-        &words(&["run", "runs/a.toml", "--seed", "9", "--model", "tiny"]),
+        &words(&["run", "runs/a.toml", "--seed", "9", "--model", "tiny", "--trust-run-file"]),
         Some((Path::new("runs/a.toml"), file)),
     );
     let spec = spec.unwrap();

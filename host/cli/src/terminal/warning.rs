@@ -24,6 +24,10 @@ fn text(warning: &Warning) -> String {
         Warning::NoModelGranted { plugin } => {
             format!("{plugin} asks for models, and none is granted: its calls are denied (--grant llm:ALIAS=SPEC)")
         }
+        Warning::KeyHeldBack { variable, address } => format!(
+            "the key in {variable} is not sent to {address}: confirm the address once (clawhost endpoints confirm {address}), or \
+             name the file of a key for it (--api-key-file FILE)"
+        ),
         Warning::KeyNotScrubbed { kind } => format!(
             "the key for {kind} is a placeholder or has fewer than {SHORTEST_SCRUBBED} characters: if the endpoint repeats it, it \
              is recorded like any other text"
