@@ -32,6 +32,8 @@ async fn invalid_numbers_of_a_reward_are_rejected() {
     check_verdicts(&folder, "hostile_range", code::OUT_OF_RANGE, "outside the declared range 0 to 1").await;
     check_verdicts(&folder, "hostile_confidence", code::OUT_OF_RANGE, "the confidence 1.5 is outside 0 to 1").await;
     check_verdicts(&folder, "hostile_parts", code::DUPLICATE, "two parts of a score named `a`").await;
+    check_verdicts(&folder, "hostile_verdict", code::LENGTH, "bytes of a verdict, but at most 524288 are allowed")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -101,6 +101,25 @@ fn a_key_from_the_environment_goes_only_to_confirmed_addresses() {
 }
 
 #[test]
+fn a_group_that_is_played_again_counts_once_in_usage_and_twice_in_what_was_spent() {
+    let Some(bench) = Bench::new("a_group_that_is_played_again") else { return };
+    // 12 tokens an answer.
+    let stub = Stub::start(|_, _| chat("\\boxed{1}"));
+    let (math, policy) = (bench.guest("env_math"), format!("openai:m@{}", stub.base_url()));
+    let play = |more: &[&str]| {
+        let run =
+            ["run", &math, "--policy", &policy, "--episodes", "8", "--group", "2", "--concurrency", "1", "--json"];
+        let output = bench.run(&[&run[..], more].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let tokens = |of: &Value| of["prompt_tokens"].as_u64().unwrap() + of["completion_tokens"].as_u64().unwrap();
+        (tokens(&report["usage"]), tokens(&report["timing"]["spent"]))
+    };
+    assert_eq!(play(&["--max-tokens-total", "30"]), (36, 36), "the second group has one member");
+    let (usage, spent) = play(&["--max-tokens-total", "1000", "--resume"]);
+    assert_eq!((usage, spent, stub.requests().len()), (8 * 12, 9 * 12, 9), "its member was played again");
+}
+
+#[test]
 fn failures_of_the_endpoint_are_reported_and_counted() {
     let Some(bench) = Bench::new("trouble_with_the_endpoint") else { return };
     let check = |stub: &Stub, more: &[&str], code: i32, says: &str| {

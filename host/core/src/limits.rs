@@ -118,6 +118,8 @@ pub struct Limits {
     pub splits: usize,
     /// Bytes of a rationale, summary or error text.
     pub text_bytes: usize,
+    /// Bytes of a verdict: rationale, parts, values per turn and attributes together. Ten thousand turns with a value each take half of it.
+    pub verdict_bytes: usize,
     /// Proposals of one reflection.
     pub proposals: usize,
 
@@ -191,6 +193,7 @@ impl Default for Limits {
             tasks_per_call: 256,
             splits: 16,
             text_bytes: 64 * KIB,
+            verdict_bytes: 512 * KIB,
             proposals: 64,
             log_line_bytes: 4 * KIB,
             log_lines: 256,

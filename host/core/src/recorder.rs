@@ -4,9 +4,9 @@
 //! Pure: times and digests are part of the events. An event out of order is an error and changes nothing.
 
 use crate::{
-    Artefact, Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, EpisodeOrigin, ExpectedVerdict, JournalEntry,
-    Message, ModelResponse, PolicyRecord, RunId, Signal, StateId, Task, ToolCall, ToolSpec, Turn, TurnTiming,
-    UnappliedAction,
+    Artefact, Attributes, Digest, EPISODE_FORMAT, Ending, Episode, EpisodeId, EpisodeOrigin, ExpectedVerdict,
+    JournalEntry, Message, ModelResponse, Part, PolicyRecord, RunId, Signal, StateId, Task, ToolCall, ToolSpec, Turn,
+    TurnTiming, UnappliedAction,
 };
 
 /// Data about an episode that is known before its first event.
@@ -148,9 +148,10 @@ pub struct EpisodeRecorder {
 }
 
 impl EpisodeRecorder {
-    /// Opens an episode with its first messages. `limit`: most recorded bytes of the messages, signals and artefacts of all
-    /// turns.
+    /// Opens an episode with its first messages. `limit`: most bytes that messages, tools, signals and artefacts take in the record, which is
+    /// a JSON document.
     pub fn open(observation: Vec<Message>, limit: usize) -> Self {
+        let bytes = size(observation.iter(), &[], &[]);
         Self {
             phase: Phase::Ready,
             turns: Vec::new(),
@@ -159,19 +160,25 @@ impl EpisodeRecorder {
             tools: Vec::new(),
             signals: Vec::new(),
             artefacts: Vec::new(),
-            bytes: 0,
+            bytes,
             limit,
         }
     }
 
     /// Sets the environment's system hint and its initial artefacts.
     pub fn introduced(mut self, system_hint: Option<String>, artefacts: Vec<Artefact>) -> Self {
+        let hint = system_hint.as_deref().map_or(0, written);
+        self.bytes = self.bytes.saturating_add(hint).saturating_add(size(std::iter::empty(), &[], &artefacts));
         (self.system_hint, self.artefacts) = (system_hint, artefacts);
         self
     }
 
     /// Sets the available tools.
     pub fn with_tools(mut self, tools: Vec<ToolSpec>) -> Self {
+        let size = |tool: &ToolSpec| {
+            OVERHEAD + written(&tool.description) + written(&tool.input_schema) + attributes(&tool.extra)
+        };
+        self.bytes = self.bytes.saturating_add(tools.iter().map(size).sum());
         self.tools = tools;
         self
     }
@@ -241,6 +248,14 @@ impl EpisodeRecorder {
         let Phase::Asked(Asked { request }) = self.phase else { return Err(RecorderError::NotAsked) };
         self.phase = Phase::Answered(Box::new(Answered { request, response, policy_us }));
         Ok(())
+    }
+
+    /// Checks that the opening alone is not too long for the record.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check(&self) -> Result<(), RecorderError> {
+        if self.bytes > self.limit { Err(RecorderError::TooLong { limit: self.limit }) } else { Ok(()) }
     }
 
     /// Records the results of the answer, which completes the turn.
@@ -343,15 +358,43 @@ impl EpisodeRecorder {
     }
 }
 
-/// Approximate bytes that a turn adds to the record.
+/// Bytes of a signal, a part, a tool or an artefact in the record besides its texts.
+const OVERHEAD: usize = 64;
+
+/// Bytes of a text in a JSON document, with its escapes.
+fn written(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..0x20 => 6,
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
+}
+
+fn attributes(extra: &Attributes) -> usize {
+    extra.iter().map(|(name, value)| OVERHEAD + written(name) + written(value)).sum()
+}
+
+fn message(message: &Message) -> usize {
+    let part = |part: &Part| match part {
+        Part::Text(text) | Part::Json(text) | Part::Other(text) => written(text),
+        Part::Blob(blob) => blob.digest.len() + written(&blob.media_type),
+    };
+    let call = |call: &ToolCall| {
+        OVERHEAD + written(&call.id) + written(&call.name) + written(&call.arguments) + attributes(&call.extra)
+    };
+    let parts: usize = message.parts.iter().map(|one| OVERHEAD + part(one)).sum();
+    let calls: usize = message.tool_calls.iter().map(call).sum();
+    OVERHEAD + parts + calls + attributes(&message.extra) + message.tool_call_id.as_deref().map_or(0, written)
+}
+
+/// Bytes that messages, signals and artefacts take in the record, at most: artefacts are written in Base64.
 fn size<'a>(said: impl Iterator<Item = &'a Message>, signals: &[Signal], artefacts: &[Artefact]) -> usize {
-    /// Overhead of a signal, a part or an artefact besides its text.
-    const OVERHEAD: usize = 64;
-    let said: usize =
-        said.map(|message| message.len() + OVERHEAD * (1 + message.parts.len() + message.extra.len())).sum();
-    let signals: usize = signals.iter().map(|signal| signal.name.len() + OVERHEAD).sum();
-    let artefacts: usize = artefacts.iter().map(|artefact| artefact.bytes.len() + OVERHEAD).sum();
-    said + signals + artefacts
+    let said: usize = said.map(message).sum();
+    let signals: usize = signals.iter().map(|signal| OVERHEAD + written(&signal.name)).sum();
+    let artefact =
+        |one: &Artefact| OVERHEAD + written(&one.name) + one.bytes.len().div_ceil(3) * 4 + attributes(&one.extra);
+    said + signals + artefacts.iter().map(artefact).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -29,6 +29,14 @@ pub struct ScoreCard {
 }
 
 impl ScoreCard {
+    /// Bytes of its texts and numbers, as limits count them: a number has up to 24 characters.
+    pub fn bytes(&self) -> usize {
+        const NUMBER: usize = 24;
+        let parts: usize = self.parts.iter().map(|part| part.name.len() + NUMBER).sum();
+        let extra: usize = self.extra.iter().map(|(name, value)| name.len() + value.len()).sum();
+        parts + extra + self.rationale.len() + self.per_turn.len() * NUMBER
+    }
+
     /// A value without details.
     pub fn plain(value: f64) -> Self {
         Self {

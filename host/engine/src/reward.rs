@@ -221,14 +221,16 @@ impl RewardPlugin {
                     return check.refuse(code::COUNT, format!("{given} values per turn for {turns} turns"));
                 }
                 card.per_turn.iter().try_for_each(|value| check.finite("a value per turn", *value))?;
-                Ok(Verdict::Scored(ScoreCard {
+                let card = ScoreCard {
                     value: card.value,
                     confidence: card.confidence,
                     parts,
                     rationale: card.rationale,
                     per_turn: card.per_turn,
                     extra: card.extra,
-                }))
+                };
+                check.at_most("bytes of a verdict", card.bytes(), check.limits.verdict_bytes)?;
+                Ok(Verdict::Scored(card))
             }
             wit::Verdict::NotApplicable(why) => {
                 check.text("the reason", &why)?;

@@ -99,6 +99,7 @@ impl Player<'_> {
         let recording = EpisodeRecorder::open(opening.observation.clone(), assignment.episode_bytes)
             .introduced(opening.system_hint.clone(), opening.artefacts.clone())
             .with_tools(opening.tools.clone());
+        recording.check().map_err(out_of_order)?;
         Ok(Scene { live, opening, conversation, recording })
     }
 

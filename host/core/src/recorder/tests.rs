@@ -185,3 +185,45 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Episode>(&text).unwrap(), episode);
     }
 }
+
+/// Control characters take six bytes in JSON, and artefacts a third more than their size.
+#[test]
+fn a_record_is_no_longer_than_its_limit_whatever_it_has() {
+    const LIMIT: usize = 64 << 10;
+    /// What a turn and an episode have besides messages, signals and artefacts.
+    const TURN: usize = 600;
+    const EPISODE: usize = 4096;
+    for (text, artefact) in
+        [("\u{1}".repeat(500), 0), ("\"".repeat(500), 0), ("a".repeat(500), 3000), (String::new(), 1)]
+    {
+        let mut recorder = EpisodeRecorder::open(vec![user(&text)], LIMIT);
+        recorder.check().unwrap();
+        for number in 0.. {
+            recorder.request(request(number)).unwrap();
+            recorder.answer(says(&text, 0), 0).unwrap();
+            let artefact = Artefact {
+                name: format!("artefact-{number}"),
+                media_type: "text/plain".into(),
+                bytes: vec![7; artefact],
+                extra: vec![],
+            };
+            let observed = Observed {
+                artefacts: vec![artefact],
+                ..Observed::messages(Vec::new(), vec![user(&text), user(&text)])
+            };
+            if recorder.observe(observed).is_err() {
+                break;
+            }
+        }
+        let turns = recorder.turns().len();
+        assert!(turns > 3, "{turns}");
+        let ending = Ending::Failed(crate::Failure::new(crate::FailureKind::Limit, "length", "too long"));
+        let record = serde_json::to_vec(&recorder.close(header(), ending, Closing::default())).unwrap();
+        assert!(record.len() < LIMIT + EPISODE + turns * TURN, "{} bytes in {turns} turns", record.len());
+    }
+    let opening = vec![user(&"\u{1}".repeat(LIMIT / 5))];
+    assert_eq!(EpisodeRecorder::open(opening, LIMIT).check(), Err(RecorderError::TooLong { limit: LIMIT }));
+    let artefact = Artefact { name: "a".into(), media_type: "b".into(), bytes: vec![0; LIMIT * 4 / 5], extra: vec![] };
+    let opened = EpisodeRecorder::open(Vec::new(), LIMIT).introduced(None, vec![artefact]);
+    assert_eq!(opened.check(), Err(RecorderError::TooLong { limit: LIMIT }));
+}

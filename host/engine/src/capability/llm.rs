@@ -103,7 +103,9 @@ impl State {
             _ => Ok(response),
         });
         let bytes = answer.as_ref().map_or(0, |response| response.message.len());
-        let used = answer.as_ref().map_or(0, tokens);
+        // Also an answer that failed was asked, and an endpoint may say that it used nothing.
+        let recorded = u64::try_from(asked.request.bytes().saturating_add(bytes)).unwrap_or(u64::MAX) / BYTES_PER_TOKEN;
+        let used = answer.as_ref().map_or(0, tokens).max(recorded);
         self.llm_tokens = self.llm_tokens.saturating_sub(asked.read).saturating_add(used);
         self.journal.push(JournalEntry {
             turn: self.turn,
@@ -144,6 +146,10 @@ struct Admitted {
     /// An estimate of the tokens that the model reads. It counts until the answer says it.
     read: u64,
 }
+
+/// Recorded bytes that count as a token, whatever the endpoint says: four times those of ordinary text. So the limit on tokens bounds the
+/// journal.
+const BYTES_PER_TOKEN: u64 = 16;
 
 /// Tokens that an answer counts: at least one, whatever its endpoint says.
 pub(crate) fn tokens(answer: &ModelResponse) -> u64 {
