@@ -10,6 +10,7 @@
 
 mod branch;
 mod positions;
+mod records;
 mod rewards;
 mod tools;
 

@@ -59,7 +59,7 @@ fn with_live_episodes(bench: &Bench) {
             environment: "helpdesk".into(),
             state_id: one.state_id,
             config: SpecDocument::none(),
-            digest: Digest::of(b"live"),
+            basis: serde_json::json!("live"),
             planned: 0,
             created_at: 1,
             labels: RunLabels::default(),

@@ -34,6 +34,7 @@ mod live;
 mod models;
 mod playbooks;
 mod policies;
+mod records;
 mod refusals;
 mod replay;
 mod resume;

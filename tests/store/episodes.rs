@@ -60,20 +60,21 @@ async fn an_unfinished_run_is_found_by_its_digest_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let store = filled(folder.path(), "run-a", 4).await;
     store.begin_run(&run("run-b")).await.unwrap();
-    let resumable = |digest: &[u8]| {
-        let found = Reader::open(folder.path()).unwrap().resumable(&Digest::of(digest)).unwrap();
+    let resumable = |digest: &str| {
+        let found =
+            Reader::open(folder.path()).unwrap().resumable(&Digest::of_json(&serde_json::json!(digest))).unwrap();
         found.into_iter().map(|run| (run.id.0, run.spent.prompt_tokens)).collect::<Vec<_>>()
     };
     let [a, b] = [("run-a".to_owned(), 7), ("run-b".to_owned(), 0)];
-    assert_eq!(resumable(b"configuration"), [b, a.clone()], "newest first, with what they cost");
+    assert_eq!(resumable("configuration"), [b, a.clone()], "newest first, with what they cost");
     let b = ("run-b".to_owned(), 7);
-    assert!(resumable(b"another").is_empty());
+    assert!(resumable("another").is_empty());
     let finish = async |id: &str, summary| store.finish_run(&RunId(id.into()), &summary, cost()).await.unwrap();
     finish("run-a", serde_json::json!({"stopped": null})).await;
     finish("run-b", serde_json::json!({"stopped": "cancelled"})).await;
-    assert_eq!(resumable(b"configuration"), std::slice::from_ref(&b), "a stopped run can be resumed");
+    assert_eq!(resumable("configuration"), std::slice::from_ref(&b), "a stopped run can be resumed");
     store.resume_run(&RunId("run-a".into())).await.unwrap();
-    assert_eq!(resumable(b"configuration"), [b, a]);
+    assert_eq!(resumable("configuration"), [b, a]);
     // A truncated group stays until another one replaces it, with verdicts, in one transaction.
     let names = || names(folder.path()).len();
     assert_eq!(names(), 4);
@@ -222,7 +223,8 @@ async fn a_run_round_trips_with_all_its_records() {
         environment: "tic-tac-toe".into(),
         state_id: record.state_id.to_string(),
         config,
-        digest: record.digest,
+        digest: record.digest(),
+        basis: record.basis.clone(),
         created_at: 99,
         state: RunState::Open,
         summary: None,
@@ -275,7 +277,7 @@ async fn a_learning_run_counts_the_rewards_and_the_costs_of_its_phases() {
     assert_eq!(rows[0].spent.prompt_tokens, 40, "the largest, for each of them counts from the beginning");
     let phase = reader.run(&RunId("run-a.2".into())).unwrap().unwrap();
     assert_eq!((phase.kind, phase.spent.prompt_tokens, phase.scored), (RunKind::Phase, 30, 1));
-    let resumable = reader.resumable(&Digest::of(b"configuration")).unwrap();
+    let resumable = reader.resumable(&Digest::of_json(&serde_json::json!("configuration"))).unwrap();
     assert_eq!(resumable, rows, "no phase among them");
     let of_run = reader.episodes(&EpisodeFilter::of(&RunId("run-a".into()))).unwrap();
     let names: Vec<String> = of_run.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect();

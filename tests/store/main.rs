@@ -15,6 +15,7 @@ mod episode_filters;
 mod episodes;
 mod learning;
 mod leases;
+mod ledger;
 mod opening;
 mod records;
 mod retention;

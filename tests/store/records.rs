@@ -48,7 +48,7 @@ pub(crate) fn run(id: &str) -> RunRecord {
         environment: "guess".into(),
         state_id,
         config: SpecDocument(serde_json::json!({"seed": 7})),
-        digest: Digest::of(b"configuration"),
+        basis: serde_json::json!("configuration"),
         planned: 4,
         created_at: 1,
         labels: RunLabels::default(),

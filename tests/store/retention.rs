@@ -83,7 +83,7 @@ async fn a_kept_record_has_specification_and_reports_and_is_not_resumable() {
     learned(&store, "run-a").await;
     let reader = || Reader::open(folder.path()).unwrap();
     let config = reader().run(&id("run-a")).unwrap().unwrap().config;
-    assert_eq!(reader().resumable(&Digest::of(b"configuration")).unwrap().len(), 1);
+    assert_eq!(reader().resumable(&Digest::of_json(&serde_json::json!("configuration"))).unwrap().len(), 1);
     let removal = Removal { keep_records: BTreeSet::from([id("run-a"), id("run-x")]), ..of(&["run-a"]) };
     let removed = store.remove(removal).await.unwrap();
     assert_eq!((removed.runs, removed.episodes, removed.blobs), (0, 2, 2));
@@ -94,7 +94,7 @@ async fn a_kept_record_has_specification_and_reports_and_is_not_resumable() {
     assert_eq!(reader().run(&id("run-a.1")).unwrap(), None, "no episode of the phase stays");
     let left = rows(folder.path(), "run-a");
     assert_eq!(left.values().sum::<u32>(), 2, "{left:?}");
-    assert!(reader().resumable(&Digest::of(b"configuration")).unwrap().is_empty());
+    assert!(reader().resumable(&Digest::of_json(&serde_json::json!("configuration"))).unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_kept_episode_keeps_its_verdicts_its_blobs_its_phase_and_its_run() {
     assert_eq!(names(folder.path()), ["run-a.1/ep-0000"]);
     assert!(reader().run(&id("run-a")).unwrap().is_some(), "a phase without its run could not be found");
     assert!(store.iterations(&id("run-a")).await.unwrap().is_empty());
-    assert!(reader().resumable(&Digest::of(b"configuration")).unwrap().is_empty());
+    assert!(reader().resumable(&Digest::of_json(&serde_json::json!("configuration"))).unwrap().is_empty());
     assert_eq!(store.remove(removal).await.unwrap().episodes, 0);
     assert_eq!(store.remove(of(&["run-a"])).await.unwrap().runs, 1, "later the whole run is removed");
     assert!(blob_files(folder.path()).is_empty());

@@ -32,7 +32,7 @@ async fn begin(store: &Store, run_id: &str, labels: RunLabels) -> Result<(), Sto
 
 fn selected(folder: &Path, filter: &RunFilter) -> Vec<String> {
     let rows = Reader::open(folder).unwrap().select_runs(filter).unwrap();
-    rows.into_iter().map(|row| row.id.0).collect()
+    rows.rows.into_iter().map(|row| row.id.0).collect()
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn the_summary_of_a_run_includes_its_phases() {
     let phases = phases.iter().map(|PhaseRow { id, state, episodes, .. }| (id.0.as_str(), *state, *episodes));
     assert_eq!(phases.collect::<Vec<_>>(), [("run-a.1", RunState::Finished, 1)]);
     assert_eq!(reader.tally(&id("run-none"), 0).unwrap(), EpisodeTally::default());
-    let digest = Digest::of(b"configuration");
+    let digest = Digest::of_json(&serde_json::json!("configuration"));
     assert_eq!(reader.finished_run(&digest).unwrap(), None, "a phase is not a run");
     store.finish_run(&id("run-a"), &serde_json::json!({}), cost()).await.unwrap();
     assert_eq!(reader.finished_run(&digest).unwrap(), Some(id("run-a")));

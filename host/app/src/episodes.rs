@@ -3,7 +3,8 @@
 use crate::runs::{RunChoice, choose_runs, run_id};
 use crate::{AppError, RequestError};
 use clawhost_core::{
-    Episode, EpisodeFilter, EpisodeRow, EpisodeState, FailureFilter, OpenEpisode, RewardFilter, RunId, StoreReader,
+    DamagedRecord, Episode, EpisodeFilter, EpisodeRow, EpisodeState, FailureFilter, Listed, OpenEpisode, RewardFilter,
+    RunId, StoreError, StoreReader,
 };
 use serde::Serialize;
 
@@ -76,6 +77,8 @@ pub struct EpisodeList {
     pub run: Option<RunId>,
     /// Newest run first, in order inside a run. Open episodes come first.
     pub episodes: Vec<ListedEpisode>,
+    /// Episodes that cannot be read.
+    pub damaged: Vec<DamagedRecord>,
 }
 
 /// Recorded episodes with their state at a time (milliseconds since 1970), at most `limit`. The store selects them by
@@ -90,7 +93,7 @@ pub fn list_episodes(
     now: u64,
 ) -> Result<EpisodeList, AppError> {
     let (run, filter) = query.filter(reader, limit, now)?;
-    let rows = reader.episodes(&filter)?;
+    let Listed { rows, damaged } = reader.list_episodes(&filter)?;
     let open = reader.open_episodes(run.as_ref())?.into_iter().filter(|open| query.takes(open)).map(|open| {
         let OpenEpisode { run, id, session, opened_at, .. } = open;
         let row = EpisodeRow {
@@ -110,7 +113,7 @@ pub fn list_episodes(
     });
     let recorded = rows.into_iter().map(|row| ListedEpisode { state: row.state(now), row });
     let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(EpisodeList { run, episodes: open.chain(recorded).take(most).collect() })
+    Ok(EpisodeList { run, episodes: open.chain(recorded).take(most).collect(), damaged })
 }
 
 /// The run and id of an episode that is given as an id or as `RUN/ID`. `None`: no run has a recorded episode with this
@@ -158,7 +161,8 @@ pub struct Exported {
 /// determined at a time (milliseconds since 1970).
 ///
 /// # Errors
-/// There is no such run, a record cannot be read, or `take` fails.
+/// There is no such run, or `take` fails. A record that cannot be read is passed over; it is the error after all others were
+/// passed on.
 pub fn export_episodes<E: From<AppError>>(
     reader: &dyn StoreReader,
     query: &EpisodeQuery,
@@ -167,12 +171,30 @@ pub fn export_episodes<E: From<AppError>>(
 ) -> Result<Exported, E> {
     let (run, filter) = query.filter(reader, None, now)?;
     let mut episodes = 0;
-    for row in reader.episodes(&filter).map_err(AppError::from)? {
-        // An episode that was removed meanwhile is skipped.
-        if let Some(episode) = reader.episode(&format!("{}/{}", row.run, row.id)).map_err(AppError::from)? {
-            take(&episode)?;
-            episodes += 1;
+    let mut unreadable = None;
+    let Listed { rows, damaged } = reader.list_episodes(&filter).map_err(AppError::from)?;
+    for row in rows {
+        match reader.episode(&format!("{}/{}", row.run, row.id)) {
+            Ok(Some(episode)) => {
+                take(&episode)?;
+                episodes += 1;
+            }
+            // It was removed meanwhile.
+            Ok(None) => {}
+            Err(
+                error @ (StoreError::Damaged { .. } | StoreError::BlobMissing { .. } | StoreError::BlobDamaged { .. }),
+            ) => {
+                unreadable.get_or_insert(error);
+            }
+            Err(error) => return Err(AppError::from(error).into()),
         }
     }
-    Ok(Exported { run, episodes })
+    if !damaged.is_empty() && unreadable.is_none() {
+        // The same question, asked strictly, names the first of them.
+        reader.episodes(&filter).map_err(AppError::from)?;
+    }
+    match unreadable {
+        Some(error) => Err(AppError::from(error).into()),
+        None => Ok(Exported { run, episodes }),
+    }
 }

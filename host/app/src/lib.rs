@@ -68,6 +68,6 @@ pub use runs::{
     show_run, tag_run,
 };
 pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, score};
-pub use stored::{DamagedRecord, StoredEpisodes};
+pub use stored::StoredEpisodes;
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
 pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

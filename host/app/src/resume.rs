@@ -99,7 +99,7 @@ pub(crate) fn begin(
 /// What plugins used of granted models, in the recorded episodes of a run.
 fn used_by_plugins(reader: &dyn StoreReader, run: &RunId) -> Result<Usage, AppError> {
     let mut used = Usage::default();
-    let mut stored = StoredEpisodes::of_run(reader, run)?.passing_over_damage();
+    let mut stored = StoredEpisodes::of_run(reader, run)?;
     while let Some(group) = stored.next_group()? {
         let journals = group.iter().flat_map(|episode| {
             let of_verdicts = episode.verdicts.iter().flat_map(|record| &record.journal);
@@ -158,7 +158,7 @@ pub(crate) fn recorded(reader: &dyn StoreReader, run: &RunId) -> Result<Vec<Epis
     let mut recorded = Vec::new();
     for row in reader.episodes(&EpisodeFilter::of(run))? {
         let episode: Option<Episode> = reader.episode(&format!("{}/{}", row.run, row.id))?;
-        recorded.extend(episode.as_ref().map(EpisodeSummary::of));
+        recorded.extend(episode.map(|episode| EpisodeSummary::of(&episode.as_recorded())));
     }
     Ok(recorded)
 }

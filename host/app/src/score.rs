@@ -3,10 +3,10 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
 use crate::plugins::Plugins;
-use crate::runs::{RunChoice, choose_runs};
+use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Attributes, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId};
+use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId};
 use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
 use serde::Serialize;
@@ -90,6 +90,9 @@ pub struct Scored {
     pub rewards: Vec<RewardInUse>,
     /// The runs, newest first, up to the first that was stopped.
     pub runs: Vec<ScoredRun>,
+    /// Records that could not be read, and were passed over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedRecord>,
 }
 
 impl Scored {
@@ -118,6 +121,7 @@ pub async fn score(
     );
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
+    let damaged = damaged_runs(&*reader, &request.runs)?;
     let mut wanted = Vec::new();
     for row in choose_runs(&*reader, &request.runs)? {
         // While a run is played, episodes may be replaced. Nothing is judged before the leases of all runs are held.
@@ -129,7 +133,7 @@ pub async fn score(
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
     let rules = plugins.rewards(&rewards).await?;
-    let mut scored = Scored { rewards: rules.iter().map(RewardInUse::from).collect(), runs: Vec::new() };
+    let mut scored = Scored { rewards: rules.iter().map(RewardInUse::from).collect(), runs: Vec::new(), damaged };
     for (_lease, run) in wanted {
         let mut source = StoredEpisodes::of_run(&*reader, &run)?;
         let total = source.remaining();
@@ -142,6 +146,7 @@ pub async fn score(
         let progress = |done| events.event(Event::Progress { done, total });
         let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
         report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
+        scored.damaged.extend(source.take_damaged());
         scored.runs.push(ScoredRun { run, report });
         if scored.stopped().is_some() {
             break;

@@ -1,26 +1,19 @@
 //! Reads the episodes of a stored run, group by group.
 
-use clawhost_core::{Episode, EpisodeFilter, RunId, StoreError, StoreReader};
+use clawhost_core::{DamagedRecord, Episode, EpisodeFilter, RunId, StoreError, StoreReader};
 use clawhost_play::EpisodeSource;
 use std::collections::VecDeque;
 
-/// Episodes of a run, group by group, read on demand.
+/// Episodes of a run, group by group, read on demand. Records that cannot be read are passed over, and named.
 pub struct StoredEpisodes<'a> {
     reader: &'a dyn StoreReader,
     /// `RUN/ID`: the episodes of a learning run belong to its phases.
     names: VecDeque<String>,
     next: Option<Episode>,
-    /// Unreadable records, if they are to be skipped.
-    damaged: Option<Vec<DamagedRecord>>,
-}
-
-/// A record that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DamagedRecord {
-    /// The episode: `RUN/ID`.
-    pub episode: String,
-    /// The reason.
-    pub why: String,
+    /// The last of these names: their rows cannot be read.
+    unlisted: Vec<DamagedRecord>,
+    /// Unreadable records that were passed over.
+    damaged: Vec<DamagedRecord>,
 }
 
 /// Why a single record cannot be read. `None`: the error concerns more than the record.
@@ -38,9 +31,11 @@ impl<'a> StoredEpisodes<'a> {
     /// # Errors
     /// The store cannot be read.
     pub fn of_run(reader: &'a dyn StoreReader, run: &RunId) -> Result<Self, StoreError> {
-        let rows = reader.episodes(&EpisodeFilter::of(run))?;
-        let names = rows.into_iter().map(|row| format!("{}/{}", row.run, row.id)).collect();
-        Ok(Self { reader, names, next: None, damaged: None })
+        let listed = reader.list_episodes(&EpisodeFilter::of(run))?;
+        let rows = listed.rows.into_iter().map(|row| format!("{}/{}", row.run, row.id));
+        // What is missing in the list is met when the others were read, by its name.
+        let names = rows.chain(listed.damaged.iter().map(|one| one.record.clone())).collect();
+        Ok(Self { reader, names, unlisted: listed.damaged, next: None, damaged: Vec::new() })
     }
 
     /// The group of one episode: all of it if a verdict is about the group, otherwise only the episode.
@@ -55,7 +50,11 @@ impl<'a> StoredEpisodes<'a> {
         if episode.verdicts.iter().any(|record| record.group_digest.is_some()) {
             // Members are adjacent.
             let is_member = |position: usize| match stored.names.get(position) {
-                Some(name) => Ok(reader.episode(name)?.is_some_and(|one| one.group() == episode.group())),
+                Some(name) => match reader.episode(name) {
+                    Ok(one) => Ok(one.is_some_and(|one| one.group() == episode.group())),
+                    Err(error) if damage(&error).is_some() => Ok(false),
+                    Err(error) => Err(error),
+                },
                 None => Ok::<_, StoreError>(false),
             };
             while first > 0 && is_member(first - 1)? {
@@ -69,11 +68,6 @@ impl<'a> StoredEpisodes<'a> {
         Ok(stored)
     }
 
-    /// Skips and collects damaged records instead of failing.
-    pub fn passing_over_damage(self) -> Self {
-        Self { damaged: Some(Vec::new()), ..self }
-    }
-
     /// Number of remaining episodes.
     pub fn remaining(&self) -> u64 {
         self.names.len() as u64 + u64::from(self.next.is_some())
@@ -81,17 +75,18 @@ impl<'a> StoredEpisodes<'a> {
 
     /// Takes the damaged records that were skipped so far.
     pub fn take_damaged(&mut self) -> Vec<DamagedRecord> {
-        self.damaged.as_mut().map(std::mem::take).unwrap_or_default()
+        std::mem::take(&mut self.damaged)
     }
 
     fn read(&mut self) -> Result<Option<Episode>, StoreError> {
         while let Some(episode) = self.names.pop_front() {
             match self.reader.episode(&episode) {
                 Ok(Some(found)) => return Ok(Some(found)),
-                Ok(None) => {}
-                Err(error) => match (damage(&error), &mut self.damaged) {
-                    (Some(why), Some(damaged)) => damaged.push(DamagedRecord { episode, why }),
-                    _ => return Err(error),
+                // It was removed meanwhile, or its row has no name that finds it.
+                Ok(None) => self.damaged.extend(self.unlisted.iter().filter(|one| one.record == episode).cloned()),
+                Err(error) => match damage(&error) {
+                    Some(why) => self.damaged.push(DamagedRecord { record: episode, why }),
+                    None => return Err(error),
                 },
             }
         }

@@ -2,9 +2,11 @@
 
 use crate::models::ModelSettings;
 use crate::{AppError, HostSettings, RequestError};
-use clawhost_core::{Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, RunId, StoreError, StoreReader};
+use clawhost_core::{
+    Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, LedgerKey, RunId, StoreError, StoreReader,
+};
 use clawhost_engine::{CacheKey, Host};
-use clawhost_store::{FileLeases, Reader, Store, StoreOptions};
+use clawhost_store::{FileLeases, Reader, Store, StoreOptions, ledger_key};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ pub(crate) const CACHE: &str = "cache";
 /// Default largest size of the database in bytes: about 25 million episodes of small games. A plugin that fills its records must not
 /// fill the disk.
 pub const STORE_BYTES: u64 = 16 << 30;
-/// The key that authenticates compiled code of this host.
+/// The key that authenticates compiled code of this host, and from which the key of the ledger is derived.
 const KEY: &str = "host.key";
 /// Largest file of it: the key has 32 bytes.
 const KEY_FILE_BYTES: u64 = 4096;
@@ -102,6 +104,8 @@ pub struct Workspace {
     clock: Arc<dyn Clock>,
     /// Keys that were read for this workspace. No record repeats one.
     secrets: KnownSecrets,
+    /// The key that authenticates the ledger.
+    ledger_key: LedgerKey,
     /// While it is held, no process removes records or blobs.
     _folder: Box<dyn Lease>,
 }
@@ -138,13 +142,15 @@ impl Workspace {
         let mut options = StoreOptions::bounded(settings.store_bytes);
         let secrets = KnownSecrets::default();
         options.secrets = secrets.clone();
+        let ledger_key = ledger_key_of(&folder)?;
+        options.ledger_key = ledger_key.clone();
         #[cfg(feature = "failpoints")]
         {
             options.fail_after_commit = settings.fail_after_commit;
         }
         let store = Arc::new(Store::open(&folder, options)?);
         let clock = settings.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-        Ok(Self { settings, store, leases, clock, secrets, _folder: held })
+        Ok(Self { settings, store, leases, clock, secrets, ledger_key, _folder: held })
     }
 
     /// Opens a data folder for reading. Creates nothing.
@@ -183,6 +189,11 @@ impl Workspace {
     /// The keys that were read for this workspace.
     pub fn secrets(&self) -> &KnownSecrets {
         &self.secrets
+    }
+
+    /// The key that authenticates the ledger.
+    pub(crate) fn ledger_key(&self) -> &LedgerKey {
+        &self.ledger_key
     }
 
     /// The store.
@@ -267,8 +278,18 @@ pub fn has_cache(folder: &Path) -> bool {
     folder.join(KEY).exists()
 }
 
-/// The compile cache with the host's key, which is created on first use.
+/// The compile cache with the host's key.
 pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppError> {
+    Ok((folder.join(CACHE), CacheKey(host_key(folder)?)))
+}
+
+/// The key that authenticates the ledger of a data folder.
+pub(crate) fn ledger_key_of(folder: &Path) -> Result<LedgerKey, AppError> {
+    Ok(ledger_key(&host_key(folder)?))
+}
+
+/// The host's key, which is created on first use.
+fn host_key(folder: &Path) -> Result<[u8; 32], AppError> {
     make(folder)?;
     let path = folder.join(KEY);
     if !path.exists() {
@@ -285,11 +306,10 @@ pub(crate) fn compile_cache(folder: &Path) -> Result<(PathBuf, CacheKey), AppErr
         }
     }
     let bytes = clawhost_files::read(&path, KEY_FILE_BYTES).map_err(|error| unusable(&path, &error))?;
-    let key = bytes.try_into().map_err(|_| StoreError::Folder {
-        path: path.display().to_string(),
-        why: "not a key of 32 bytes; delete it, and compiled code is made again".to_owned(),
-    })?;
-    Ok((folder.join(CACHE), CacheKey(key)))
+    let why = "not a key of 32 bytes; restore it, or delete it: then compiled code is made again, and earlier entries of the ledger \
+        cannot be checked";
+    let key = bytes.try_into();
+    Ok(key.map_err(|_| StoreError::Folder { path: path.display().to_string(), why: why.to_owned() })?)
 }
 
 /// A new id of a run: its time, and four random digits.

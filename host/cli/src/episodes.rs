@@ -9,9 +9,9 @@ use clawhost_app::{
     list_episodes, time,
 };
 use clawhost_core::{
-    AnsweringModel, Clock as _, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live, LiveSession,
-    Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, answer_lines, counted, escaped,
-    history, json_escaped, standing,
+    AnsweringModel, Clock as _, DamagedRecord, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live,
+    LiveSession, Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, answer_lines, counted,
+    escaped, history, json_escaped, standing,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -49,8 +49,18 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
+/// Names the records that could not be read, on standard error.
+pub(crate) fn tell_damaged(damaged: &[DamagedRecord]) {
+    for DamagedRecord { record, why } in damaged {
+        let (record, why) = (escaped(record, 200), escaped(why, 500));
+        let _ = writeln!(crate::terminal::stderr(), "\x1b[33mdamaged\x1b[0m     {record}: {why}; it was left out");
+    }
+}
+
 fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit: u64) -> anyhow::Result<Exit> {
-    let EpisodeList { run, episodes } = list_episodes(reader, query, Some(limit), SystemClock::default().now_ms())?;
+    let now = SystemClock::default().now_ms();
+    let EpisodeList { run, episodes, damaged } = list_episodes(reader, query, Some(limit), now)?;
+    tell_damaged(&damaged);
     let mut out = crate::terminal::stdout();
     if context.json() {
         crate::terminal::json(&serde_json::to_value(&episodes)?)?;

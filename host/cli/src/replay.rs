@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayRequest, ReplayedRun, Tally};
-use clawhost_core::{counted, escaped, thousands};
+use clawhost_core::{LedgerReport, counted, escaped, thousands};
 use clawhost_play::{Difference, ReplayOutcome};
 use std::io::Write as _;
 
@@ -77,8 +77,34 @@ fn text(ReplayedRun { run, episode, report }: &ReplayedRun) -> anyhow::Result<()
     for found in report.findings.iter().take(SHOWN) {
         finding(&mut out, found)?;
     }
+    if let Some(ledger) = &report.ledger {
+        told(&mut out, ledger)?;
+    }
+    for unlike in report.discrepancies.iter().take(SHOWN) {
+        writeln!(out, "\x1b[31mrecords\x1b[0m     {}", escaped(&unlike.to_string(), 1000))?;
+    }
+    if report.discrepancies.len() > SHOWN {
+        let more = report.discrepancies.len() - SHOWN;
+        writeln!(out, "{}and {more} more contradictions of records; --json lists all", row(""))?;
+    }
     if report.findings.len() > SHOWN {
         writeln!(out, "{}and {} more; --json lists all", row(""), report.findings.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+fn told(out: &mut impl std::io::Write, ledger: &LedgerReport) -> std::io::Result<()> {
+    let LedgerReport { entries, head, unchecked, findings } = ledger;
+    let head = head.as_ref().map(|head| format!("; the last has the code {}", head.code));
+    writeln!(out, "{}{}{}", row("ledger"), counted(*entries, "entry"), head.unwrap_or_default())?;
+    if let Some(why) = unchecked {
+        writeln!(out, "\x1b[33munchecked\x1b[0m   {why}")?;
+    }
+    for found in findings.iter().take(SHOWN) {
+        writeln!(out, "\x1b[31mledger\x1b[0m      {}", escaped(&found.to_string(), 1000))?;
+    }
+    if findings.len() > SHOWN {
+        writeln!(out, "{}and {} more of the ledger; --json lists all", row(""), findings.len() - SHOWN)?;
     }
     Ok(())
 }

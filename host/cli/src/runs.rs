@@ -3,7 +3,7 @@
 use crate::args::{LAYER, MachineArgs, RunListArgs, RunsCommand};
 use crate::context::Context;
 use crate::data_folder::{remove, size};
-use crate::episodes::{print, table};
+use crate::episodes::{print, table, tell_damaged};
 use crate::exit::Exit;
 use crate::summary;
 use crate::words::Words;
@@ -108,7 +108,9 @@ fn stop_words(why: &serde_json::Value) -> String {
 }
 
 fn list(context: &Context, arguments: &RunListArgs) -> anyhow::Result<Exit> {
-    let runs = list_runs(&*context.reader()?, &arguments.query(SystemClock::default().now_ms()))?;
+    let listed = list_runs(&*context.reader()?, &arguments.query(SystemClock::default().now_ms()))?;
+    tell_damaged(&listed.damaged);
+    let runs = listed.rows;
     let mut out = crate::terminal::stdout();
     if context.json() {
         crate::terminal::json(&serde_json::to_value(&runs)?)?;
@@ -184,7 +186,16 @@ fn estimate(Estimate { mean, interval }: Estimate) -> String {
 }
 
 fn text(out: &mut impl Write, details: &RunDetails, resume: Option<&str>) -> std::io::Result<()> {
-    let RunDetails { run: ListedRun { row: run, labels, .. }, episodes, reward, lift, phases, held, spec } = details;
+    let RunDetails {
+        run: ListedRun { row: run, labels, .. },
+        episodes,
+        reward,
+        lift,
+        content_root,
+        phases,
+        held,
+        spec,
+    } = details;
     writeln!(out, "{}{}", row("run"), run.id)?;
     called(out, labels)?;
     writeln!(out, "{}{}, begun {}", row("kind"), run.kind.name(), time(run.created_at))?;
@@ -205,6 +216,9 @@ fn text(out: &mut impl Write, details: &RunDetails, resume: Option<&str>) -> std
     }
     if let Some(lift) = lift {
         writeln!(out, "{}{} on the test split", row("lift"), estimate(*lift))?;
+    }
+    if let Some(root) = content_root {
+        writeln!(out, "{}{root}", row("content"))?;
     }
     let usage = run.spent;
     if usage.prompt_tokens + usage.completion_tokens > 0 {

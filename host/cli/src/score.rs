@@ -2,6 +2,7 @@
 
 use crate::args::{ScoreArgs, placed_by_flag};
 use crate::context::Context;
+use crate::episodes::tell_damaged;
 use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
@@ -58,14 +59,15 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     drop(signals);
     progress.finish();
     let scored = scored.map_err(placed_by_flag)?;
-    let Scored { rewards, runs } = &scored;
+    let Scored { rewards, runs, .. } = &scored;
     match (context.json(), &runs[..]) {
         (true, [ScoredRun { run, report }]) if !args.runs.is_all() => {
-            let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report });
+            let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report, "damaged": scored.damaged });
             crate::terminal::json(&document)?;
         }
         (true, runs) => {
-            let document = serde_json::json!({ "format": 1, "rewards": rewards, "runs": runs });
+            let document =
+                serde_json::json!({ "format": 1, "rewards": rewards, "runs": runs, "damaged": scored.damaged });
             crate::terminal::json(&document)?;
         }
         (false, runs) => {
@@ -77,7 +79,11 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
             }
         }
     }
-    Ok(Exit::of_stop(scored.stopped()))
+    tell_damaged(&scored.damaged);
+    Ok(match Exit::of_stop(scored.stopped()) {
+        Exit::Ok if !scored.damaged.is_empty() => Exit::Store,
+        exit => exit,
+    })
 }
 
 fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {

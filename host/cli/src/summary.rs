@@ -49,6 +49,7 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
     let document = json!({
         "format": 1,
         "state_id": report.state_id,
+        "content_root": report.content_root,
         "environment": spec.environment.plugin,
         "rewards": spec.rewards.iter().map(reward).collect::<Vec<_>>(),
         "policy": spec.policy.identity,

@@ -33,6 +33,16 @@ impl Digest {
         Self(hasher.finalize().into())
     }
 
+    /// Its 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The digest with these 32 bytes, as [`Digest::as_bytes`] gives them.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The first eight bytes as a number.
     pub fn prefix_u64(&self) -> u64 {
         let mut prefix = [0; 8];

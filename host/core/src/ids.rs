@@ -9,6 +9,13 @@ use std::fmt;
 #[serde(transparent)]
 pub struct RunId(pub String);
 
+impl RunId {
+    /// The name of this phase of a run. `None`: it is no phase of it.
+    pub fn phase_of(&self, run: &RunId) -> Option<&str> {
+        self.0.strip_prefix(&run.0)?.strip_prefix('.')
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

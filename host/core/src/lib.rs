@@ -8,8 +8,10 @@
 //! here converts one into a reward of 0.
 
 mod answer_text;
+mod content;
 mod counted;
 mod digest;
+mod discrepancy;
 mod episode;
 mod episode_origin;
 mod failure;
@@ -34,8 +36,10 @@ mod tokens;
 mod verdict;
 
 pub use answer_text::{ScriptError, answer_lines, read_script, script_turn};
+pub use content::{content_digest, content_root, content_root_of_phases, recorded_root};
 pub use counted::{counted, thousands};
 pub use digest::{Digest, ParseDigestError, canonical_json};
+pub use discrepancy::Discrepancy;
 pub use episode::{
     Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
     REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, UnappliedAction,

@@ -94,6 +94,13 @@ impl Episode {
         Some(then)
     }
 
+    /// The episode as it was recorded: without later verdicts, with the reward of that time.
+    pub fn as_recorded(&self) -> Self {
+        let verdicts: Vec<RewardRecord> =
+            self.verdicts.iter().filter(|record| record.later.is_none()).cloned().collect();
+        Self { reward: effective_reward(&verdicts), verdicts, ..self.clone() }
+    }
+
     /// Number of its latest revision; 0 if there is none.
     pub fn revision(&self) -> u32 {
         revision(&self.verdicts)

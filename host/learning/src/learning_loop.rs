@@ -13,7 +13,7 @@
 use crate::batch::unscored_reason;
 use crate::evaluation::{Baseline, EvaluationStage};
 use crate::experience::{Experience, mean_reward};
-use crate::plan::{LearnPlan, LearnPorts, learn_digest};
+use crate::plan::{LearnPlan, LearnPorts, learn_basis};
 use crate::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use crate::rollouts::Rollouts;
 use crate::source::{ExperienceRequest, ExperienceSource};
@@ -23,6 +23,7 @@ use crate::training_thread::TrainingThread;
 use crate::{Halt, LearnObserver, LearningError, Staged, Stopped};
 use clawhost_core::{
     Checkpoint, Context, Digest, LearningStore, PlaybookVersion, RunId, RunKind, RunLabels, RunRecord, SpecDocument,
+    content_root_of_phases,
 };
 use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
 use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_tasks};
@@ -108,9 +109,9 @@ pub async fn learn(
     cancel: &Cancel,
     observer: &dyn LearnObserver,
 ) -> Result<LearnReport, LearningError> {
-    let digest = learn_digest(&plan, &ports)?;
+    let basis = learn_basis(&plan, &ports)?;
     let mut learning_loop = LearningLoop::new(run, plan, ports, cancel, observer).await?;
-    match learning_loop.start(start, digest).await {
+    match learning_loop.start(start, basis).await {
         Ok(()) => learning_loop.conduct().await,
         // There is no checkpoint yet that a report could describe.
         Err(Halt::Stopped(_)) => Err(clawhost_play::PlayError::Cancelled.into()),
@@ -144,10 +145,10 @@ impl<'a> LearningLoop<'a> {
         Ok(Self { run, plan, ports, learning, stages, source, splits, train, val, training, state, cancel, observer })
     }
 
-    async fn start(&mut self, start: LearnStart, digest: Digest) -> Staged<()> {
+    async fn start(&mut self, start: LearnStart, basis: Value) -> Staged<()> {
         match start {
-            LearnStart::New(config) => self.begin(config, RunLabels::default(), digest).await?,
-            LearnStart::Labelled(config, labels) => self.begin(config, labels, digest).await?,
+            LearnStart::New(config) => self.begin(config, RunLabels::default(), basis).await?,
+            LearnStart::Labelled(config, labels) => self.begin(config, labels, basis).await?,
             LearnStart::Resumed => {
                 let is_new = !self.reload().await?;
                 if is_new {
@@ -166,7 +167,7 @@ impl<'a> LearningLoop<'a> {
     }
 
     /// Begins a new run.
-    async fn begin(&mut self, config: SpecDocument, labels: RunLabels, digest: Digest) -> Staged<()> {
+    async fn begin(&mut self, config: SpecDocument, labels: RunLabels, basis: Value) -> Staged<()> {
         self.begin_stages().await?;
         let record = RunRecord {
             id: self.run.clone(),
@@ -175,7 +176,7 @@ impl<'a> LearningLoop<'a> {
             environment: self.ports.environment.identity().name.clone(),
             state_id: self.ports.policy.state_id(),
             config,
-            digest,
+            basis,
             planned: 0,
             created_at: self.ports.clock.now_ms(),
             labels,
@@ -438,7 +439,9 @@ impl<'a> LearningLoop<'a> {
             iterations.into_iter().map(serde_json::from_value).collect::<Result<_, _>>().map_err(damaged)?;
         let (stopped, failures) =
             stopped.map_or((None, Vec::new()), |stopped| (Some(stopped.reason), stopped.failures));
+        let roots = self.learning.content_roots(&self.run).await?;
         Ok(LearnReport {
+            content_root: content_root_of_phases(&roots),
             outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
             evaluation,
             iterations,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
     PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage,
 };
 use std::collections::BTreeMap;
@@ -112,6 +112,10 @@ impl LearningStore for MemoryStore {
 
     async fn episodes(&self, _: &RunId) -> Result<Vec<Arc<Episode>>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn content_roots(&self, _: &RunId) -> Result<BTreeMap<String, Digest>, StoreError> {
+        Ok(BTreeMap::new())
     }
 
     async fn playbook(&self, name: &str) -> Result<Option<PlaybookVersion>, StoreError> {

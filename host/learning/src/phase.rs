@@ -42,7 +42,8 @@ pub(crate) async fn play_phase(
     if state == PhaseState::Finished {
         return Ok(Phase { id, episodes: stored, report: None });
     }
-    let recorded = (state == PhaseState::Open).then(|| stored.iter().map(|one| EpisodeSummary::of(one)).collect());
+    let recorded =
+        (state == PhaseState::Open).then(|| stored.iter().map(|one| EpisodeSummary::of(&one.as_recorded())).collect());
     let request = RunRequest {
         id: id.clone(),
         parent: Some(parent.clone()),

@@ -5,7 +5,7 @@ use crate::source::ExperienceSource;
 use crate::splits::Splits;
 use crate::stage::LearningStage;
 use clawhost_core::{Digest, LearningStore};
-use clawhost_play::{Plan, Ports, run_digest};
+use clawhost_play::{Basis, Plan, Ports};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -50,12 +50,17 @@ pub struct LearnPorts {
 /// # Errors
 /// The environment's splits are not sufficient.
 pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, LearningError> {
+    Ok(Digest::of_json(&learn_basis(plan, ports)?))
+}
+
+/// The document with this digest.
+pub(crate) fn learn_basis(plan: &LearnPlan, ports: &LearnPorts) -> Result<serde_json::Value, LearningError> {
     let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
     let stages: Vec<_> = ports.stages.iter().map(|stage| (stage.name(), stage.plan())).collect();
     // Concurrency and failure budget do not change results.
     let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };
     let plan = LearnPlan { play: play.clone(), ..plan.clone() };
-    let run = run_digest(&Plan { split: Some(splits.train), ..play }, &ports.play)?;
+    let run = Basis::of(&Plan { split: Some(splits.train), ..play }, &ports.play)?.document();
     let source = ports.source.as_ref().map(|source| source.plan());
-    Ok(Digest::of_json(&serde_json::json!({ "run": run, "plan": plan, "stages": stages, "source": source })))
+    Ok(serde_json::json!({ "run": run, "plan": plan, "stages": stages, "source": source }))
 }

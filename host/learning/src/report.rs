@@ -405,6 +405,8 @@ pub struct LearnReport {
     pub failures: Vec<FailureCount>,
     /// Model usage.
     pub usage: Usage,
+    /// One digest of the content of all episodes, which equal runs share.
+    pub content_root: Digest,
 }
 
 impl LearnReport {
@@ -434,6 +436,7 @@ impl LearnReport {
     pub fn summary(&self) -> serde_json::Value {
         let harness = self.harness();
         serde_json::json!({
+            "content_root": self.content_root,
             "outcome": self.outcome, "evaluation": self.evaluation, "learned": self.learned,
             "iterations": self.iterations.len(), "stopped": self.stopped,
             "evolution": harness.and_then(|harness| harness.evolution.as_ref()),
@@ -447,6 +450,7 @@ impl LearnReport {
     /// As a JSON document without usage, which differs after an interruption.
     pub fn published(&self) -> serde_json::Value {
         let mut document = serde_json::json!({
+            "content_root": self.content_root,
             "outcome": self.outcome, "evaluation": self.evaluation, "learned": self.learned,
             "iterations": self.iterations.iter().map(IterationReport::published).collect::<Vec<_>>(),
             "layers": self.layer_names(), "stopped": self.stopped, "failures": self.failures,

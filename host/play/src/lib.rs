@@ -11,6 +11,7 @@
 //! * A failure is counted, never scored. A run whose failures exceed its budget stops.
 //! * Equal plans and equal model answers give equal reports, whatever the concurrency.
 
+mod basis;
 mod branch;
 mod compare;
 mod error;
@@ -20,6 +21,7 @@ mod interval;
 mod plan;
 mod play;
 mod policy;
+mod records;
 mod replay;
 mod report;
 mod rescore;
@@ -30,6 +32,7 @@ mod tasks;
 mod tools;
 mod unread;
 
+pub use basis::{Basis, BasisReward, Conditions, run_digest};
 pub use compare::Difference;
 pub use error::PlayError;
 pub use finished::finished_reward;
@@ -37,12 +40,11 @@ pub use guidance::{GroupSlot, Guidance};
 pub use interval::{Interval, mean_interval};
 pub use plan::{Cancel, Plan};
 pub use policy::ChatPolicy;
+pub use records::{check_episode, check_run};
 pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};
 pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason, failure_cause};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
 pub use reward_function::RewardFunction;
-pub use run::{
-    Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range, run_digest,
-};
+pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};
 pub use tasks::{fetch_tasks, split_of};
 pub use unread::{Readings, Unread};

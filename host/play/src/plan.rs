@@ -75,8 +75,7 @@ impl Plan {
 
     /// Position of a group in the split; determines its task and seeds.
     pub(crate) fn position(&self, group: u64) -> u64 {
-        let chosen = |positions: &Vec<u64>| usize::try_from(group).ok().and_then(|group| positions.get(group).copied());
-        self.positions.as_ref().and_then(chosen).unwrap_or_else(|| self.first_group.saturating_add(group))
+        position(self.positions.as_ref(), self.first_group, group)
     }
 
     /// Number of tasks needed.
@@ -84,6 +83,12 @@ impl Plan {
         let furthest = self.positions.as_ref().and_then(|positions| positions.iter().max());
         furthest.map_or_else(|| self.first_group.saturating_add(self.groups()), |last| last.saturating_add(1))
     }
+}
+
+/// Position of a group in its split.
+pub(crate) fn position(positions: Option<&Vec<u64>>, first_group: u64, group: u64) -> u64 {
+    let chosen = |positions: &Vec<u64>| usize::try_from(group).ok().and_then(|group| positions.get(group).copied());
+    positions.and_then(chosen).unwrap_or_else(|| first_group.saturating_add(group))
 }
 
 /// The request to stop a run, with its reason.

@@ -3,9 +3,10 @@
 use crate::interval::{Interval, mean_interval};
 use crate::unread::Unread;
 use clawhost_core::{
-    Branch, BranchWay, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code, standing,
+    Branch, BranchWay, Digest, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code,
+    content_digest, content_root, standing,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One episode in a report.
@@ -51,6 +52,9 @@ pub struct EpisodeSummary {
     /// Largest fuel consumption of one step.
     #[serde(skip)]
     pub peak_step_fuel: Option<u64>,
+    /// Digest of its content.
+    #[serde(skip)]
+    pub content: Digest,
 }
 
 impl EpisodeSummary {
@@ -93,6 +97,7 @@ impl EpisodeSummary {
             failure: failures.first().map(|first| first.message.clone()),
             failures,
             branch: episode.branch().cloned(),
+            content: content_digest(episode),
         }
     }
 
@@ -112,7 +117,7 @@ fn was_cancelled(episode: &Episode) -> bool {
 }
 
 /// Why a run ended before its plan was complete.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// More episodes failed than allowed.
@@ -253,6 +258,8 @@ pub struct RewardMean {
 pub struct RunReport {
     /// Identity of the configuration that played.
     pub state_id: StateId,
+    /// One digest of the content of all these episodes, which equal runs share.
+    pub content_root: Digest,
     /// The split.
     pub split: String,
     /// All recorded episodes, in order.
@@ -261,6 +268,9 @@ pub struct RunReport {
     pub reward_mean: Option<f64>,
     /// 95 % interval of the mean, clustered by group; `None` for fewer than two groups.
     pub reward_interval: Option<Interval>,
+    /// Smallest and largest possible mean; `None` without rewards.
+    #[serde(skip)]
+    pub reward_range: Option<(f64, f64)>,
     /// Number of scored episodes.
     pub scored: u64,
     /// Statistics of each reward, in the order of the rewards.
@@ -291,6 +301,7 @@ impl RunReport {
     /// The summary in the store.
     pub fn summary(&self) -> serde_json::Value {
         serde_json::json!({
+            "content_root": self.content_root, "reward_range": self.reward_range,
             "reward_mean": self.reward_mean, "reward_interval": self.reward_interval, "scored": self.scored,
             "endings": self.endings, "failed": self.failed, "failures": self.failures, "steps": self.steps, "stopped": self.stopped,
         })
@@ -331,7 +342,9 @@ impl RunReport {
             by_reward: by_reward.collect(),
             unread: Vec::new(),
             state_id,
+            content_root: content_root(episodes.iter().map(|one| (one.group, one.index, one.content))),
             split,
+            reward_range: range,
             reward_mean,
             reward_interval,
             scored: episodes.iter().filter(|episode| episode.reward.is_some()).count() as u64,

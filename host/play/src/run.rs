@@ -1,5 +1,6 @@
 //! Runs: groups of episodes are played concurrently, scored, recorded and summarised.
 
+use crate::basis::Basis;
 use crate::branch::{self, Trunk};
 use crate::guidance::GroupSlot;
 use crate::plan::{Cancel, Plan};
@@ -143,7 +144,7 @@ pub(crate) struct RunContext {
 
 /// Plays a run to its end, until its failure budget is exceeded, or until it is cancelled. A resumed run (see
 /// [`RunRequest::recorded`]) keeps complete groups and replays groups with missing or cancelled members. It gives the same
-/// result as an uninterrupted run; its plan and ports must have the [`run_digest`] of the original.
+/// result as an uninterrupted run; its plan and ports must have the [`run_digest`](crate::run_digest) of the original.
 ///
 /// # Errors
 /// There is nothing to play, or the store fails.
@@ -187,7 +188,7 @@ async fn begin(
         environment: ports.environment.identity().name.clone(),
         state_id: context.state_id,
         config,
-        digest: run_digest(&context.plan, ports)?,
+        basis: Basis::of(&context.plan, ports)?.document(),
         planned: context.plan.episodes,
         created_at: ports.clock.now_ms(),
         labels,
@@ -218,17 +219,6 @@ impl Earlier {
     }
 }
 
-/// Digest of everything that determines the episodes of a run. An interrupted run is found by it.
-///
-/// # Errors
-/// The environment does not have this split.
-pub fn run_digest(plan: &Plan, ports: &Ports) -> Result<Digest, PlayError> {
-    let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
-    let config = config_digest(plan, ports, &split, &ports.policy.state_id());
-    // The number of episodes is part of the run's identity, though not of the episodes' ids.
-    Ok(config.extended(&plan.episodes.to_be_bytes()))
-}
-
 /// Prepares a run; requests the tasks of the split if they are not given.
 async fn prepare(
     run: RunId,
@@ -253,7 +243,7 @@ async fn prepare(
     let state_id = ports.policy.state_id();
     let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
     Ok(RunContext {
-        config: config_digest(&plan, &ports, &split, &state_id),
+        config: Basis::of(&plan, &ports)?.config(),
         ports,
         plan,
         run,
@@ -280,34 +270,6 @@ pub fn range(rewards: &[ScoringRule]) -> Option<(f64, f64)> {
     let least = descriptions().map(|description| description.minimum).reduce(f64::min)?;
     let most = descriptions().map(|description| description.maximum).reduce(f64::max)?;
     Some((least, most))
-}
-
-/// Digest of everything that determines an episode, so that equal runs have equal episode ids.
-fn config_digest(plan: &Plan, ports: &Ports, split: &str, state_id: &clawhost_core::StateId) -> Digest {
-    let rewards: Vec<_> = ports
-        .rewards
-        .iter()
-        .map(|rule| {
-            let reward = &rule.reward;
-            (reward.identity().digest, rule.options.clone(), reward.grants(), rule.source, rule.weight)
-        })
-        .collect();
-    let config = Digest::of_json(&serde_json::json!({
-        "environment": ports.environment.identity().digest,
-        "grants": ports.environment.grants(),
-        "branch_at": plan.branch_at,
-        "options": plan.options,
-        "rewards": rewards,
-        "state_id": state_id,
-        "seed": plan.seed,
-        "split": split,
-        "group": plan.group,
-        "first_group": plan.first_group,
-        "paired": plan.paired,
-        "max_turns": plan.max_turns,
-    }));
-    let positions = plan.positions.iter().flatten();
-    positions.fold(config, |config, position| config.extended(&position.to_be_bytes()))
 }
 
 /// The recorded episodes, and statistics that follow from them.
@@ -342,6 +304,16 @@ impl Progress {
         };
         (self.summaries.into_iter().take_while(|(index, _)| *index < end).map(|(_, s)| s).collect(), self.stopped)
     }
+}
+
+/// The episodes that a run reports, of those that it recorded: after a stop by the failure budget those up to the failure that
+/// exceeded it, because which later ones were played depends on time.
+pub(crate) fn reported(episodes: Vec<EpisodeSummary>, stopped: Option<&StopReason>) -> Vec<EpisodeSummary> {
+    let Some(StopReason::FailureBudget { allowed, .. }) = stopped else { return episodes };
+    let summaries = episodes.into_iter().map(|one| (one.index, one)).collect();
+    let mut progress = Progress { summaries, counted: 0, failed: 0, allowed: *allowed, stopped: None };
+    progress.count();
+    progress.reported().0
 }
 
 async fn conduct(
@@ -442,6 +414,10 @@ async fn conduct(
                 joined.map_err(|error| PlayError::Host(error.to_string()))?;
             }
         }
+    }
+    // Cancelled episodes that this process did not come to are recorded still.
+    for (index, summary) in replaced {
+        progress.summaries.entry(index).or_insert(summary);
     }
     let (reported, stopped) = progress.reported();
     Ok((reported, stopped, readings.unread()))

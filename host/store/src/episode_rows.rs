@@ -7,6 +7,7 @@ use crate::documents::{Around, Kind, Stored};
 use crate::error::Fault;
 use crate::integers::signed;
 use crate::keys::EpisodeKey;
+use crate::ledger;
 use crate::writer::{Content, NewBlob};
 use clawhost_core::{Digest, Ending, Episode, EpisodeId, EpisodeState, Recorded, RewardRecord, RunId, StoreError};
 use rusqlite::{OptionalExtension as _, Params, Transaction, params};
@@ -21,6 +22,8 @@ pub(crate) struct EpisodeRows {
     pub(crate) recorded: Recorded,
     document: Stored,
     verdicts: Vec<(Digest, Stored)>,
+    /// Digest of its texts, for the ledger.
+    pub(crate) digest: Digest,
     /// Digests of large artefacts, with their sizes.
     blobs: BTreeMap<Digest, u64>,
 }
@@ -39,9 +42,12 @@ pub(crate) fn prepare(
         let document = compressor
             .encode(Kind::Episode, episode.origin.name(), &stored.document, &around)
             .map_err(|error| StoreError::Other(format!("episode {}: {error}", episode.id)))?;
+        let mut digest = ledger::of_episode(&stored.document, []);
         let mut verdicts = Vec::with_capacity(episode.verdicts.len());
         for record in &episode.verdicts {
-            verdicts.push((record.reward.digest, verdict(record, &episode.id, compressor)?));
+            let (document, of_verdict) = verdict(record, &episode.id, compressor)?;
+            digest = digest.extended(of_verdict.as_bytes());
+            verdicts.push((record.reward.digest, document));
         }
         let mut blobs = BTreeMap::new();
         for (position, digest) in stored.large {
@@ -49,20 +55,21 @@ pub(crate) fn prepare(
             blobs.insert(digest, content.bytes().len() as u64);
             new.push(NewBlob { digest, content });
         }
-        rows.push(EpisodeRows { document, verdicts, blobs, recorded });
+        rows.push(EpisodeRows { document, verdicts, digest, blobs, recorded });
     }
     Ok((rows, new))
 }
 
-/// The document of a verdict.
+/// The document of a verdict, and the digest of its text.
 pub(crate) fn verdict(
     record: &RewardRecord,
     episode: &EpisodeId,
     compressor: &Compressor,
-) -> Result<Stored, StoreError> {
+) -> Result<(Stored, Digest), StoreError> {
     let fail = |error: &dyn std::fmt::Display| StoreError::Other(format!("a verdict about {episode}: {error}"));
     let document = serde_json::to_string(record).map_err(|error| fail(&error))?;
-    compressor.encode(Kind::Verdict, &record.reward.name, &document, &Around::default()).map_err(|error| fail(&error))
+    let stored = compressor.encode(Kind::Verdict, &record.reward.name, &document, &Around::default());
+    Ok((stored.map_err(|error| fail(&error))?, Digest::of(document.as_bytes())))
 }
 
 /// The beginning and the end of an episode's document, as its columns determine them.
@@ -90,18 +97,18 @@ pub(crate) struct RowWriter<'a> {
 
 /// The columns of a setting.
 #[derive(Debug, Clone, PartialEq)]
-struct Setting {
-    environment: String,
-    environment_digest: Option<Digest>,
-    state_id: clawhost_core::StateId,
-    split: String,
-    format: u32,
-    is_live: bool,
-    expects: String,
+pub(crate) struct Setting {
+    pub(crate) environment: String,
+    pub(crate) environment_digest: Option<Digest>,
+    pub(crate) state_id: clawhost_core::StateId,
+    pub(crate) split: String,
+    pub(crate) format: u32,
+    pub(crate) is_live: bool,
+    pub(crate) expects: String,
 }
 
 impl Setting {
-    fn of(episode: &Episode) -> Self {
+    pub(crate) fn of(episode: &Episode) -> Self {
         Self {
             environment: episode.origin.name().to_owned(),
             environment_digest: episode.simulated().map(|simulated| simulated.environment.digest),
@@ -115,6 +122,15 @@ impl Setting {
             },
         }
     }
+}
+
+/// The columns of an ending: its label, and the kind and the code of a failure.
+pub(crate) fn ending_columns(ending: &Ending) -> (String, Option<String>, Option<String>) {
+    let (kind, code) = match ending {
+        Ending::Failed(failure) => (Some(failure.kind.to_string()), Some(failure.code.clone())),
+        Ending::Terminated | Ending::Truncated(_) => (None, None),
+    };
+    (ending.label(), kind, code)
 }
 
 /// The number of a row that exists or is inserted. Both statements take the same values.
@@ -161,7 +177,7 @@ impl<'a> RowWriter<'a> {
 
     /// Writes all rows of an episode.
     pub(crate) fn write(&mut self, rows: &EpisodeRows) -> Result<(), Fault> {
-        let EpisodeRows { recorded: Recorded { episode, notes, .. }, document, verdicts, blobs } = rows;
+        let EpisodeRows { recorded: Recorded { episode, notes, .. }, document, verdicts, blobs, .. } = rows;
         let run = self.run(&episode.run)?;
         let values = params![
             run,
@@ -256,15 +272,12 @@ impl<'a> RowWriter<'a> {
         if let Some((_, number)) = self.ending.as_ref().filter(|(known, _)| known == ending) {
             return Ok(*number);
         }
-        let (kind, code) = match ending {
-            Ending::Failed(failure) => (Some(failure.kind.to_string()), Some(&failure.code)),
-            Ending::Terminated | Ending::Truncated(_) => (None, None),
-        };
+        let (label, kind, code) = ending_columns(ending);
         let number = number(
             self.transaction,
             "SELECT number FROM endings WHERE label = ?1 AND failure_kind IS ?2 AND failure_code IS ?3",
             "INSERT INTO endings (label, failure_kind, failure_code) VALUES (?1, ?2, ?3)",
-            params![ending.label(), kind, code],
+            params![label, kind, code],
         )?;
         self.ending = Some((ending.clone(), number));
         Ok(number)

@@ -26,6 +26,24 @@ pub(crate) fn damaged(path: &Path, what: &str, why: &impl ToString) -> StoreErro
     StoreError::Damaged { path: path.display().to_string(), what: what.to_owned(), why: why.to_string() }
 }
 
+/// What is wrong with a row that has a value of the wrong type. `None`: the error is another one.
+pub(crate) fn wrong_type(error: &rusqlite::Error) -> Option<String> {
+    match error {
+        rusqlite::Error::InvalidColumnType(_, column, found) => {
+            Some(format!("its column {column} has a value of the type {found}"))
+        }
+        rusqlite::Error::IntegralValueOutOfRange(_, number) => Some(format!("a column has the number {number}")),
+        rusqlite::Error::FromSqlConversionFailure(_, _, why) => Some(format!("a column cannot be read: {why}")),
+        rusqlite::Error::Utf8Error(..) => Some("a column has a text that is not UTF-8".to_owned()),
+        _ => None,
+    }
+}
+
+/// The store's error for a row: a value of the wrong type is damage of its record.
+pub(crate) fn explain_row(path: &Path, what: &str, error: &rusqlite::Error) -> StoreError {
+    wrong_type(error).map_or_else(|| explain(path, error), |why| damaged(path, what, &why))
+}
+
 /// The store's error for a file system error.
 pub(crate) fn file(path: &Path, error: &io::Error) -> StoreError {
     let path = path.display().to_string();

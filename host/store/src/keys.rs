@@ -18,6 +18,11 @@ impl EpisodeKey {
         Self(id.to_owned())
     }
 
+    /// Its value in a column.
+    pub(crate) fn value(&self) -> Value {
+        self.bytes().map_or_else(|| Value::Text(self.0.clone()), Value::Blob)
+    }
+
     fn bytes(&self) -> Option<Vec<u8>> {
         let digits = self.0.strip_prefix(PREFIX)?;
         let is_short = digits.len() == 16 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
@@ -27,10 +32,7 @@ impl EpisodeKey {
 
 impl ToSql for EpisodeKey {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self.bytes() {
-            Some(bytes) => ToSqlOutput::Owned(Value::Blob(bytes)),
-            None => ToSqlOutput::from(self.0.as_str()),
-        })
+        Ok(ToSqlOutput::Owned(self.value()))
     }
 }
 

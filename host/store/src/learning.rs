@@ -3,13 +3,15 @@
 use crate::documents::{self, Form, Kind};
 use crate::error::{Fault, damaged};
 use crate::integers::{signed, unsigned};
+use crate::ledger::{EntryKind, Ledger, of_checkpoint};
 use crate::playbooks::{add_version, write_ledger};
 use crate::reader::Reader;
+use crate::records::state_name;
 use crate::writer::{Content, NewBlob, Store, Write, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
     Checkpoint, Digest, Episode, EpisodeFilter, EpisodeReader as _, LargeState, LearningStore, PhaseState,
-    PlaybookLedger, PlaybookReader as _, PlaybookVersion, RunId, RunState, StoreError,
+    PlaybookLedger, PlaybookReader as _, PlaybookVersion, RunId, RunRow, RunState, StoreError, recorded_root,
 };
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,18 +57,23 @@ pub(crate) fn checkpoint(
     transaction: &Transaction<'_>,
     rows: &CheckpointRows,
     released: &mut BTreeSet<Digest>,
+    entries: &mut Ledger<'_>,
 ) -> Result<(), Fault> {
-    let Checkpoint { run, iteration, versions, ledger, spent, .. } = &rows.checkpoint;
+    let Checkpoint { run, iteration, versions, ledger, spent, state, report, .. } = &rows.checkpoint;
     let spent = serde_json::json!(spent).to_string();
     transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
     transaction
         .prepare_cached("INSERT OR REPLACE INTO checkpoints (run, iteration, state) VALUES (?, ?, ?)")?
         .execute(params![run.0, signed(*iteration), rows.state])?;
     write_large(transaction, run, &rows.large, released)?;
-    if let Some(report) = &rows.report {
+    let digest = of_checkpoint(transaction, run, *iteration, &state.to_string())?;
+    entries.add(EntryKind::Checkpoint, run, None, &digest)?;
+    if let Some(form) = &rows.report {
+        let digest = Digest::of(report.to_string().as_bytes());
+        entries.add(EntryKind::Report, run, Some(&iteration.to_string()), &digest)?;
         transaction
             .prepare_cached("INSERT OR REPLACE INTO iterations (run, number, report) VALUES (?, ?, ?)")?
-            .execute(params![run.0, signed(*iteration), report])?;
+            .execute(params![run.0, signed(*iteration), form])?;
     }
     versions.iter().try_for_each(|new| add_version(transaction, new))?;
     ledger.iter().try_for_each(|new| write_ledger(transaction, new))?;
@@ -201,6 +208,16 @@ impl LearningStore for Store {
                 episodes.extend(reader.episode_of(&row.run, &row.id)?.map(Arc::new));
             }
             Ok(episodes)
+        })
+        .await
+    }
+
+    async fn content_roots(&self, run: &RunId) -> Result<BTreeMap<String, Digest>, StoreError> {
+        let run = run.clone();
+        self.read(move |reader| {
+            let phases = reader.runs_where("parent = ? AND state = ?", [&run.0, state_name(RunState::Finished)])?;
+            let root = |row: RunRow| Some((row.id.phase_of(&run)?.to_owned(), recorded_root(row.summary.as_ref()?)?));
+            Ok(phases.into_iter().filter_map(root).collect())
         })
         .await
     }

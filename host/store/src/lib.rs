@@ -16,6 +16,7 @@
 
 mod artefacts;
 mod blobs;
+mod columns;
 mod compressor;
 mod dictionaries;
 mod documents;
@@ -29,6 +30,8 @@ mod integers;
 mod keys;
 mod learning;
 mod leases;
+mod ledger;
+mod ledger_check;
 mod packing;
 mod playbooks;
 mod plugins;
@@ -43,6 +46,7 @@ mod writer;
 pub use artefacts::ARTEFACT_BLOB_BYTES;
 pub use blobs::LARGEST_BLOB;
 pub use leases::FileLeases;
+pub use ledger::ledger_key;
 pub use reader::Reader;
 pub use schema::SCHEMA;
 pub use writer::{Store, StoreOptions};

@@ -2,18 +2,19 @@
 
 use crate::artefacts::{self, Unreadable};
 use crate::blobs::Blobs;
+use crate::columns;
 use crate::dictionaries::Loaded;
 use crate::documents::{self, Around, Form, Kind};
 use crate::episode_filter::{self, Selected};
 use crate::episode_rows;
-use crate::error::{damaged, explain};
-use crate::integers::{signed, unsigned};
+use crate::error::{self, damaged, explain, explain_row, wrong_type};
+use crate::integers::{Unsigned, signed, unsigned};
 use crate::keys::EpisodeKey;
 use crate::records::state_name;
 use crate::schema;
 use clawhost_core::{
-    Digest, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow, LiveSession, OpenEpisode,
-    RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
+    DamagedRecord, Digest, Discrepancy, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow,
+    Listed, LiveSession, OpenEpisode, RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params, params_from_iter};
 use std::collections::BTreeMap;
@@ -39,21 +40,45 @@ fn episode_row(row: &Row<'_>) -> rusqlite::Result<EpisodeRow> {
         task: row.get(3)?,
         ending: row.get(4)?,
         reward: row.get(5)?,
-        turns: unsigned(row.get(6)?),
-        created_at: unsigned(row.get(7)?),
+        turns: row.get::<_, Unsigned>(6)?.0,
+        created_at: row.get::<_, Unsigned>(7)?.0,
         live: row.get(8)?,
-        pending_until: row.get::<_, Option<i64>>(9)?.map(unsigned),
+        pending_until: row.get::<_, Option<Unsigned>>(9)?.map(|until| until.0),
         revision: row.get(10)?,
     })
 }
 
+/// A row, or the record that it cannot give.
+type Readable<T> = Result<T, DamagedRecord>;
+
+/// A row that has a value of the wrong type does not hide the others.
+fn lenient<T>(read: rusqlite::Result<T>, record: impl FnOnce() -> String) -> rusqlite::Result<Readable<T>> {
+    match read {
+        Ok(row) => Ok(Ok(row)),
+        Err(error) => match wrong_type(&error) {
+            Some(why) => Ok(Err(DamagedRecord { record: record(), why })),
+            None => Err(error),
+        },
+    }
+}
+
+/// A name in a row, if it is one.
+fn named(row: &Row<'_>, column: &str) -> Option<String> {
+    row.get(column).ok()
+}
+
+/// What a row is called that has no readable name.
+fn numbered(row: &Row<'_>) -> String {
+    format!("(row {})", row.get::<_, i64>("number").unwrap_or_default())
+}
+
 /// A run with all its phases. The cost is the largest recorded one: every record of a learning run and its phases
 /// counts from the beginning of the run.
-const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, created_at, state, summary, planned, pruned,
+const RUN_COLUMNS: &str = "id, kind, environment, state_id, config, digest, created_at, state, summary, basis, planned, pruned,
     (SELECT part.spent FROM runs AS part WHERE (part.id = runs.id OR part.parent = runs.id) AND part.spent IS NOT NULL
      ORDER BY json_extract(part.spent, '$.prompt_tokens') + json_extract(part.spent, '$.completion_tokens') DESC LIMIT 1)
     AS spent,
-    (SELECT avg(reward) FROM episodes
+    (SELECT avg(CASE typeof(reward) WHEN 'real' THEN reward END) FROM episodes
      WHERE run IN (SELECT number FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS reward_mean,
     (SELECT count(reward) FROM episodes
      WHERE run IN (SELECT number FROM runs AS part WHERE part.id = runs.id OR part.parent = runs.id)) AS scored";
@@ -66,10 +91,11 @@ struct RunColumns {
     state_id: String,
     config: String,
     digest: String,
-    created_at: i64,
+    basis: String,
+    created_at: Unsigned,
     state: String,
     summary: Option<String>,
-    planned: i64,
+    planned: Unsigned,
     spent: Option<String>,
     reward_mean: Option<f64>,
     scored: i64,
@@ -85,6 +111,7 @@ impl RunColumns {
             state_id: row.get("state_id")?,
             config: row.get("config")?,
             digest: row.get("digest")?,
+            basis: row.get("basis")?,
             created_at: row.get("created_at")?,
             state: row.get("state")?,
             summary: row.get("summary")?,
@@ -105,10 +132,11 @@ impl RunColumns {
             state_id: self.state_id,
             config: SpecDocument(serde_json::from_str(&self.config).map_err(json)?),
             digest: self.digest.parse().map_err(|error| damaged(path, &what, &error))?,
-            created_at: unsigned(self.created_at),
+            basis: serde_json::from_str(&self.basis).map_err(json)?,
+            created_at: self.created_at.0,
             state: state(path, &what, &self.state)?,
             summary: self.summary.as_deref().map(serde_json::from_str).transpose().map_err(json)?,
-            planned: unsigned(self.planned),
+            planned: self.planned.0,
             spent: self.spent.as_deref().map_or(Ok(Usage::default()), serde_json::from_str).map_err(json)?,
             reward_mean: self.reward_mean,
             scored: unsigned(self.scored),
@@ -144,11 +172,11 @@ struct EpisodeColumns {
 
 impl EpisodeColumns {
     const SQL: &str = "SELECT e.number, r.id, e.document, e.dictionary, e.reward, s.format, e.position, e.created_at
-        FROM runs r CROSS JOIN episodes e ON e.run = r.number JOIN settings s ON s.number = e.setting";
+        FROM runs r CROSS JOIN episodes e ON e.run = r.number LEFT JOIN settings s ON s.number = e.setting";
 
     fn read(row: &Row<'_>, id: &str) -> rusqlite::Result<Self> {
         let run: String = row.get(1)?;
-        let (format, index, created_at) = (row.get(5)?, unsigned(row.get(6)?), unsigned(row.get(7)?));
+        let (format, index, created_at) = (row.get(5)?, row.get::<_, Unsigned>(6)?.0, row.get::<_, Unsigned>(7)?.0);
         Ok(Self {
             number: row.get(0)?,
             document: row.get(2)?,
@@ -206,13 +234,44 @@ impl Reader {
 
     /// Runs that match a condition, newest first.
     pub(crate) fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>, StoreError> {
-        let rows: Vec<RunColumns> = self.query(|connection| {
+        let Listed { rows, damaged } = self.list_runs_where(condition, values)?;
+        match damaged.into_iter().next() {
+            Some(DamagedRecord { record, why }) => Err(error::damaged(&self.path, &format!("run {record}"), &why)),
+            None => Ok(rows),
+        }
+    }
+
+    /// The same, with the runs that cannot be read.
+    pub(crate) fn list_runs_where(&self, condition: &str, values: impl Params) -> Result<Listed<RunRow>, StoreError> {
+        let read: Vec<Readable<RunColumns>> = self.query(|connection| {
             connection
-                .prepare_cached(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE {condition}"))?
-                .query_map(values, RunColumns::read)?
+                .prepare_cached(&format!("SELECT {RUN_COLUMNS}, number FROM runs WHERE {condition}"))?
+                .query_map(values, |row| {
+                    lenient(RunColumns::read(row), || named(row, "id").unwrap_or_else(|| numbered(row)))
+                })?
                 .collect()
         })?;
-        rows.into_iter().map(|columns| columns.decode(&self.path)).collect()
+        let mut listed = Listed { rows: Vec::new(), damaged: Vec::new() };
+        for one in read {
+            match one.map(|columns| (columns.id.clone(), columns.decode(&self.path))) {
+                Ok((_, Ok(row))) => listed.rows.push(row),
+                Ok((record, Err(StoreError::Damaged { why, .. }))) => {
+                    listed.damaged.push(DamagedRecord { record, why })
+                }
+                Ok((_, Err(error))) => return Err(error),
+                Err(damaged) => listed.damaged.push(damaged),
+            }
+        }
+        Ok(listed)
+    }
+
+    /// A query about one record: a value of the wrong type is damage of it.
+    pub(crate) fn query_record<T>(
+        &self,
+        what: &str,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        read(&self.connection).map_err(|error| explain_row(&self.path, what, &error))
     }
 
     /// The state of a run or a phase. `None`: the id is unknown.
@@ -228,17 +287,18 @@ impl Reader {
 
     /// One episode by its run and its id.
     pub(crate) fn episode_of(&self, run: &str, id: &str) -> Result<Option<Episode>, StoreError> {
-        self.read_episode("WHERE r.id = ?2 AND e.id = ?1", params![EpisodeKey::of(id), run], id)
+        let name = format!("{run}/{id}");
+        self.read_episode("WHERE r.id = ?2 AND e.id = ?1", params![EpisodeKey::of(id), run], (id, &name))
     }
 
     fn read_episode(
         &self,
         condition: &str,
         values: impl Params + Copy,
-        id: &str,
+        (id, name): (&str, &str),
     ) -> Result<Option<Episode>, StoreError> {
         let row = || {
-            self.query(|connection| {
+            self.query_record(&format!("episode {name}"), |connection| {
                 connection
                     .prepare_cached(&format!("{} {condition}", EpisodeColumns::SQL))?
                     .query_row(values, |row| EpisodeColumns::read(row, id))
@@ -275,16 +335,7 @@ impl Reader {
             let (path, found, known) = (self.path.display().to_string(), episode.format, EPISODE_FORMAT);
             return Err(StoreError::Newer { path, found, known });
         }
-        let verdicts: Vec<(Form, Option<i64>)> = self.query(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT document, dictionary FROM verdicts WHERE number BETWEEN ? AND ? ORDER BY number",
-                )?
-                .query_map(episode_rows::verdict_numbers(*number), |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect()
-        })?;
-        for (form, dictionary) in verdicts {
-            let text = self.document(Kind::Verdict, (&form, dictionary), &Around::default(), &what)?;
+        for text in self.verdict_texts(*number, &what)? {
             let record: RewardRecord =
                 serde_json::from_str(&text).map_err(|error| damaged(&self.path, &what, &error))?;
             episode.verdicts.push(record);
@@ -294,9 +345,39 @@ impl Reader {
         Ok(episode)
     }
 
+    /// The texts of an episode's verdicts, in order.
+    fn verdict_texts(&self, number: i64, what: &str) -> Result<Vec<String>, StoreError> {
+        let verdicts: Vec<(Form, Option<i64>)> = self.query_record(what, |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT document, dictionary FROM verdicts WHERE number BETWEEN ? AND ? ORDER BY number",
+                )?
+                .query_map(episode_rows::verdict_numbers(number), |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect()
+        })?;
+        let text = |(form, dictionary): (Form, Option<i64>)| {
+            self.document(Kind::Verdict, (&form, dictionary), &Around::default(), what)
+        };
+        verdicts.into_iter().map(text).collect()
+    }
+
+    /// The text of an episode's document, and the texts of its verdicts, as they were before compression.
+    pub(crate) fn texts_of(&self, run: &RunId, id: &EpisodeId) -> Result<Option<(String, Vec<String>)>, StoreError> {
+        let what = format!("episode {run}/{id}");
+        let columns = self.query_record(&what, |connection| {
+            connection
+                .prepare_cached(&format!("{} WHERE r.id = ?2 AND e.id = ?1", EpisodeColumns::SQL))?
+                .query_row(params![EpisodeKey::of(&id.0), run.0], |row| EpisodeColumns::read(row, &id.0))
+                .optional()
+        })?;
+        let Some(EpisodeColumns { number, document, dictionary, around, .. }) = columns else { return Ok(None) };
+        let document = self.document(Kind::Episode, (&document, dictionary), &around, &what)?;
+        Ok(Some((document, self.verdict_texts(number, &what)?)))
+    }
+
     /// The blobs that an episode refers to, with their sizes.
     fn blob_sizes(&self, number: i64, what: &str) -> Result<BTreeMap<Digest, u64>, StoreError> {
-        let rows: Vec<(String, i64)> = self.query(|connection| {
+        let rows: Vec<(String, Unsigned)> = self.query_record(what, |connection| {
             connection
                 .prepare_cached("SELECT digest, size FROM episode_blobs WHERE episode = ?")?
                 .query_map([number], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -305,7 +386,7 @@ impl Reader {
         rows.into_iter()
             .map(|(digest, size)| {
                 let digest = digest.parse().map_err(|error| damaged(&self.path, what, &error));
-                Ok((digest?, unsigned(size)))
+                Ok((digest?, size.0))
             })
             .collect()
     }
@@ -326,26 +407,53 @@ impl EpisodeReader for Reader {
     }
 
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError> {
+        let Listed { rows, damaged } = self.list_episodes(filter)?;
+        match damaged.into_iter().next() {
+            Some(DamagedRecord { record, why }) => Err(error::damaged(&self.path, &format!("episode {record}"), &why)),
+            None => Ok(rows),
+        }
+    }
+
+    fn list_episodes(&self, filter: &EpisodeFilter) -> Result<Listed<EpisodeRow>, StoreError> {
         let Selected { condition, values } = episode_filter::select(filter);
         // Within one run in its order, within a learning run phase by phase. Of several runs the newest first.
         let order = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
-        self.query(|connection| {
+        let read: Vec<Readable<EpisodeRow>> = self.query(|connection| {
             connection
                 .prepare_cached(&format!(
-                    "SELECT {EPISODE_COLUMNS} FROM episode_rows WHERE {condition} ORDER BY {order}, position LIMIT ?"
+                    "SELECT {EPISODE_COLUMNS}, number FROM episode_rows WHERE {condition} ORDER BY {order}, position LIMIT ?"
                 ))?
-                .query_map(params_from_iter(values), episode_row)?
+                .query_map(params_from_iter(values), |row| {
+                    lenient(episode_row(row), || {
+                        let run = named(row, "run").unwrap_or_default();
+                        format!("{run}/{}", named(row, "id").unwrap_or_else(|| numbered(row)))
+                    })
+                })?
                 .collect()
-        })
+        })?;
+        let mut listed = Listed { rows: Vec::new(), damaged: Vec::new() };
+        for one in read {
+            match one {
+                Ok(row) => listed.rows.push(row),
+                Err(damaged) => listed.damaged.push(damaged),
+            }
+        }
+        Ok(listed)
+    }
+
+    fn columns_unlike(&self, episode: &Episode) -> Result<Vec<Discrepancy>, StoreError> {
+        columns::unlike(self, episode)
     }
 
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError> {
         match name.split_once('/') {
             Some((run, id)) => self.episode_of(run, id),
             // Run by run, each by its index: the newest run that has the episode.
-            None => {
-                self.read_episode("WHERE e.id = ?1 ORDER BY r.number DESC LIMIT 1", params![EpisodeKey::of(name)], name)
-            }
+            None => self.read_episode(
+                "WHERE e.id = ?1 ORDER BY r.number DESC LIMIT 1",
+                params![EpisodeKey::of(name)],
+                (name, name),
+            ),
         }
     }
 

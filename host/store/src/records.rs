@@ -8,13 +8,14 @@ use crate::episode_rows::{self, EpisodeRows, RowWriter, episode_number, pending_
 use crate::error::Fault;
 use crate::integers::signed;
 use crate::keys::EpisodeKey;
+use crate::ledger::{self, EntryKind, Ledger};
 use crate::retention;
 use crate::runs;
 use crate::writer::{Store, Write, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
     Admission, Digest, Episode, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted, OpenEpisode,
-    Recorded, RewardRecord, RewardRule, RunId, RunRecord, RunState, StoreError, Usage, admit,
+    Recorded, RewardRecord, RewardRule, RunId, RunLabels, RunRecord, RunState, StoreError, Usage, admit,
 };
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use std::collections::BTreeSet;
@@ -74,11 +75,11 @@ impl EpisodeStore for Store {
     }
 }
 
-pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord) -> Result<(), Fault> {
+pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord, ledger: &mut Ledger<'_>) -> Result<(), Fault> {
     transaction
         .prepare_cached(
-            "INSERT INTO runs (id, parent, kind, environment, state_id, config, digest, planned, created_at, state)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs (id, parent, kind, environment, state_id, config, digest, basis, planned, created_at, state)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![
             run.id.0,
@@ -87,19 +88,25 @@ pub(crate) fn begin(transaction: &Transaction<'_>, run: &RunRecord) -> Result<()
             run.environment,
             run.state_id.to_string(),
             run.config.0.to_string(),
-            run.digest.to_string(),
+            run.digest().to_string(),
+            run.basis.to_string(),
             signed(run.planned),
             signed(run.created_at),
             state_name(RunState::Open),
         ])?;
-    runs::label(transaction, &run.id, &run.labels)
+    ledger.begin(&run.id, &ledger::of_run(transaction, &run.id)?)?;
+    runs::label(transaction, &run.id, &run.labels)?;
+    if run.labels != RunLabels::default() {
+        ledger.add(EntryKind::Labels, &run.id, None, &ledger::of_labels(transaction, &run.id)?)?;
+    }
+    Ok(())
 }
 
-pub(crate) fn resume(transaction: &Transaction<'_>, run: &RunId) -> rusqlite::Result<()> {
+pub(crate) fn resume(transaction: &Transaction<'_>, run: &RunId, ledger: &mut Ledger<'_>) -> Result<(), Fault> {
     transaction
         .prepare_cached("UPDATE runs SET summary = NULL, state = ? WHERE id = ?")?
         .execute(params![state_name(RunState::Open), run.0])?;
-    Ok(())
+    ledger.add(EntryKind::State, run, None, &ledger::of_state(transaction, run)?)
 }
 
 pub(crate) fn finish(
@@ -130,10 +137,10 @@ pub(crate) fn finish(
 
 pub(crate) fn append(
     transaction: &Transaction<'_>,
-    run: &RunId,
-    rows: &[EpisodeRows],
+    (run, rows): (&RunId, &[EpisodeRows]),
     spent: &str,
     released: &mut BTreeSet<Digest>,
+    ledger: &mut Ledger<'_>,
 ) -> Result<(), Fault> {
     transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
     for row in rows.iter().filter(|row| row.recorded.replaces_existing) {
@@ -147,6 +154,8 @@ pub(crate) fn append(
             closed.execute(params![episode.run.0, episode.id.0])?;
         }
         writer.write(row)?;
+        let kind = if row.recorded.replaces_existing { EntryKind::Replaced } else { EntryKind::Episode };
+        ledger.add(kind, &episode.run, Some(&episode.id.0), &row.digest)?;
     }
     Ok(())
 }
@@ -197,8 +206,8 @@ struct JudgedRow {
 pub(crate) fn judge(
     transaction: &Transaction<'_>,
     judged: &Judged,
-    compressor: &Compressor,
-    dictionaries: &Loaded,
+    (compressor, dictionaries): (&Compressor, &Loaded),
+    ledger: &mut Ledger<'_>,
 ) -> Result<Admission, Fault> {
     let Judged { run, episode, record, at, key } = judged;
     let broken = |error: &dyn std::fmt::Display| StoreError::Other(format!("verdicts of {run}/{episode}: {error}"));
@@ -237,7 +246,8 @@ pub(crate) fn judge(
     let admission = admit(record.clone(), (*at, key.clone()), rule, &mut records);
     let Admission::Added { revision, reward } = admission else { return Ok(admission) };
     if let Some((position, added)) = records.iter().enumerate().next_back() {
-        let document = episode_rows::verdict(added, episode, compressor)?;
+        let (document, digest) = episode_rows::verdict(added, episode, compressor)?;
+        ledger.add(EntryKind::Verdict, run, Some(&episode.0), &digest)?;
         RowWriter::new(transaction).verdict(number, position, &added.reward.digest, &document)?;
     }
     transaction

@@ -7,6 +7,8 @@ use crate::blobs::{self, Blobs};
 use crate::episode_rows;
 use crate::error::{Fault, file};
 use crate::integers::unsigned;
+use crate::keys::EpisodeKey;
+use crate::ledger::{self, EntryKind, Ledger};
 use crate::reader::{self, Reader};
 use crate::writer::Store;
 use async_trait::async_trait;
@@ -51,6 +53,9 @@ const UNUSED_PLUGINS: &str = "
     AND digest NOT IN (SELECT digest FROM rewards)
     AND NOT EXISTS (SELECT 1 FROM runs WHERE instr(config, plugins.digest) > 0)";
 
+/// The digest of an entry that adds nothing: those of what it removes are in earlier entries.
+const NOTHING: Digest = Digest::from_bytes([0; 32]);
+
 #[async_trait]
 impl Retention for Store {
     async fn holdings(&self) -> Result<Holdings, StoreError> {
@@ -92,7 +97,11 @@ pub(crate) fn is_referred_to(connection: &Connection, digest: &Digest) -> rusqli
 }
 
 /// Removes records, without their blobs.
-pub(crate) fn remove(transaction: &Transaction<'_>, removal: &Removal) -> Result<Removed, Fault> {
+pub(crate) fn remove(
+    transaction: &Transaction<'_>,
+    removal: &Removal,
+    ledger: &mut Ledger<'_>,
+) -> Result<Removed, Fault> {
     let mut removed = Removed::default();
     let kept = kept_episodes(transaction, removal)?;
     for run in &removal.runs {
@@ -104,13 +113,13 @@ pub(crate) fn remove(transaction: &Transaction<'_>, removal: &Removal) -> Result
         let keeps_phase = phases.iter().any(|phase| kept.contains_key(phase));
         for phase in &phases {
             let episodes = kept.get(phase);
-            removed.episodes += remove_content(transaction, phase, episodes)?;
-            remove_record(transaction, phase, false, episodes.is_some())?;
+            removed.episodes += remove_content(transaction, phase, episodes, ledger)?;
+            remove_record(transaction, phase, (false, episodes.is_some()), ledger)?;
         }
         let episodes = kept.get(run);
-        removed.episodes += remove_content(transaction, run, episodes)?;
+        removed.episodes += remove_content(transaction, run, episodes, ledger)?;
         let keep_row = keep_record || keeps_phase || episodes.is_some();
-        removed.runs += remove_record(transaction, run, keep_record, keep_row)?;
+        removed.runs += remove_record(transaction, run, (keep_record, keep_row), ledger)?;
     }
     for sql in episode_rows::REMOVE_UNUSED {
         transaction.execute(sql, [])?;
@@ -134,9 +143,16 @@ fn kept_episodes(transaction: &Transaction<'_>, removal: &Removal) -> rusqlite::
 }
 
 /// Removes the content of a run or a phase, except its row and its reports. Returns the number of removed episodes.
-fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<i64>>) -> rusqlite::Result<u64> {
+fn remove_content(
+    transaction: &Transaction<'_>,
+    run: &RunId,
+    kept: Option<&Vec<i64>>,
+    ledger: &mut Ledger<'_>,
+) -> Result<u64, Fault> {
     let mut episodes = 0;
-    if let Some(number) = episode_rows::run_number(transaction, run)? {
+    let known = episode_rows::run_number(transaction, run)?;
+    let is_known = known.is_some();
+    if let Some(number) = known {
         let mut gone: BTreeSet<i64> = transaction
             .prepare_cached("SELECT number FROM episodes WHERE run = ?")?
             .query_map([number], |row| row.get(0))?
@@ -144,9 +160,23 @@ fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<
         for kept in kept.into_iter().flatten() {
             gone.remove(kept);
         }
+        // Their digests stay in the ledger: these entries say that they were removed on request.
+        if kept.is_none() {
+            ledger.add(EntryKind::PrunedEpisodes, run, None, &NOTHING)?;
+        } else {
+            for episode in &gone {
+                let id: EpisodeKey = transaction
+                    .prepare_cached("SELECT id FROM episodes WHERE number = ?")?
+                    .query_row([episode], |row| row.get(0))?;
+                ledger.add(EntryKind::PrunedEpisode, run, Some(&id.0), &NOTHING)?;
+            }
+        }
         gone.iter().try_for_each(|episode| episode_rows::remove(transaction, *episode))?;
         episodes = gone.len();
         transaction.prepare_cached("DELETE FROM episode_notes WHERE run = ?")?.execute([number])?;
+    }
+    if is_known {
+        ledger.add(EntryKind::PrunedCheckpoint, run, None, &NOTHING)?;
     }
     for table in ["notes", "large_states", "checkpoints", "open_episodes"] {
         transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
@@ -158,16 +188,21 @@ fn remove_content(transaction: &Transaction<'_>, run: &RunId, kept: Option<&Vec<
 fn remove_record(
     transaction: &Transaction<'_>,
     run: &RunId,
-    keep_reports: bool,
-    keep_row: bool,
-) -> rusqlite::Result<u64> {
+    (keep_reports, keep_row): (bool, bool),
+    ledger: &mut Ledger<'_>,
+) -> Result<u64, Fault> {
+    if episode_rows::run_number(transaction, run)?.is_none() {
+        return Ok(0);
+    }
     if !keep_reports {
+        ledger.add(EntryKind::PrunedReports, run, None, &NOTHING)?;
         transaction.prepare_cached("DELETE FROM iterations WHERE run = ?")?.execute([&run.0])?;
     }
     if keep_row {
         transaction.prepare_cached("UPDATE runs SET pruned = 1 WHERE id = ?")?.execute([&run.0])?;
         return Ok(0);
     }
+    ledger.add(EntryKind::Removed, run, None, &ledger::of_run(transaction, run)?)?;
     let runs = transaction.prepare_cached("DELETE FROM runs WHERE id = ? AND parent IS NULL")?.execute([&run.0])?;
     transaction.prepare_cached("DELETE FROM runs WHERE id = ?")?.execute([&run.0])?;
     Ok(runs as u64)
@@ -241,7 +276,7 @@ fn holdings(reader: &Reader) -> Result<Holdings, StoreError> {
         let snapshot = connection.unchecked_transaction()?;
         let rows: Vec<RunColumns> = snapshot
             .prepare_cached(
-                "SELECT id, kind, environment, created_at, state FROM runs WHERE parent IS NULL ORDER BY number DESC",
+                "SELECT id, kind, environment, CASE typeof(created_at) WHEN 'integer' THEN created_at ELSE 0 END, state FROM runs WHERE parent IS NULL ORDER BY number DESC",
             )?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
             .collect::<rusqlite::Result<_>>()?;
@@ -261,12 +296,18 @@ fn holdings(reader: &Reader) -> Result<Holdings, StoreError> {
     let mut runs = Vec::with_capacity(rows.len());
     for (id, kind, environment, created_at, state) in rows {
         let what = format!("run {id}");
+        // A run that cannot be read hides no other.
+        let (Ok(kind), Ok(state)) =
+            (reader::kind(reader.path(), &what, &kind), reader::state(reader.path(), &what, &state))
+        else {
+            continue;
+        };
         let (episodes, bytes) = by_run.get(&id).copied().unwrap_or_default();
         runs.push(RunHoldings {
-            kind: reader::kind(reader.path(), &what, &kind)?,
+            kind,
             environment,
             created_at: unsigned(created_at),
-            state: reader::state(reader.path(), &what, &state)?,
+            state,
             episodes,
             bytes,
             blob_bytes: blobs_by_run.get(&id).map_or(0, |(_, bytes)| *bytes),

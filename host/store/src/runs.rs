@@ -1,14 +1,15 @@
 //! Names and tags of runs, and queries for runs.
 
 use crate::error::{Fault, damaged};
-use crate::integers::{signed, unsigned};
+use crate::integers::{Unsigned, signed, unsigned};
+use crate::ledger::{EntryKind, Ledger, of_labels};
 use crate::reader::{self, Reader, sql_limit};
 use crate::records::state_name;
 use crate::writer::Store;
 use async_trait::async_trait;
 use clawhost_core::{
-    Digest, EpisodeTally, LabelChange, PhaseRow, RUN_TAGS, Relabelled, RunFilter, RunId, RunLabelStore, RunLabels,
-    RunName, RunReader, RunRow, RunState, RunTag, StoreError,
+    Digest, EpisodeTally, LabelChange, Listed, PhaseRow, RUN_TAGS, Relabelled, RunFilter, RunId, RunLabelStore,
+    RunLabels, RunName, RunReader, RunRow, RunState, RunTag, StoreError,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params, params_from_iter};
@@ -39,7 +40,12 @@ pub(crate) fn label(transaction: &Transaction<'_>, run: &RunId, labels: &RunLabe
 }
 
 /// Changes the labels of a run.
-pub(crate) fn relabel(transaction: &Transaction<'_>, run: &RunId, change: &LabelChange) -> Result<Relabelled, Fault> {
+pub(crate) fn relabel(
+    transaction: &Transaction<'_>,
+    run: &RunId,
+    change: &LabelChange,
+    ledger: &mut Ledger<'_>,
+) -> Result<Relabelled, Fault> {
     if !transaction.prepare_cached("SELECT 1 FROM runs WHERE id = ? AND parent IS NULL")?.exists([&run.0])? {
         return Ok(Relabelled::NoRun);
     }
@@ -69,6 +75,7 @@ pub(crate) fn relabel(transaction: &Transaction<'_>, run: &RunId, change: &Label
             }
         }
     }
+    ledger.add(EntryKind::Labels, run, None, &of_labels(transaction, run)?)?;
     let found = read(transaction, run)?;
     let labels = found.decode().map_err(|why| StoreError::Other(format!("the labels of run {run}: {why}")))?;
     Ok(Relabelled::Now(labels))
@@ -138,7 +145,7 @@ fn places(number: usize) -> String {
 }
 
 impl RunReader for Reader {
-    fn select_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+    fn select_runs(&self, filter: &RunFilter) -> Result<Listed<RunRow>, StoreError> {
         let RunFilter { tags, states, kinds, begun_from, begun_to, limit } = filter;
         let text = |text: &str| Value::Text(text.to_owned());
         let mut condition = "parent IS NULL".to_owned();
@@ -165,7 +172,7 @@ impl RunReader for Reader {
         }
         condition.push_str(" ORDER BY number DESC LIMIT ?");
         values.push(Value::Integer(sql_limit(*limit)));
-        self.runs_where(&condition, params_from_iter(values))
+        self.list_runs_where(&condition, params_from_iter(values))
     }
 
     fn labels(&self, run: &RunId) -> Result<RunLabels, StoreError> {
@@ -207,11 +214,12 @@ impl RunReader for Reader {
     }
 
     fn phases(&self, run: &RunId) -> Result<Vec<PhaseRow>, StoreError> {
-        type Columns = (String, String, i64, i64, i64, Option<f64>);
-        let rows: Vec<Columns> = self.query(|connection| {
+        type Columns = (String, String, Unsigned, i64, i64, Option<f64>);
+        let rows: Vec<Columns> = self.query_record(&format!("a phase of {run}"), |connection| {
             connection
                 .prepare_cached(
-                    "SELECT r.id, r.state, r.planned, count(e.number), count(e.reward), avg(e.reward)
+                    "SELECT r.id, r.state, r.planned, count(e.number), count(e.reward),
+                            avg(CASE typeof(e.reward) WHEN 'real' THEN e.reward END)
                      FROM runs r LEFT JOIN episodes e ON e.run = r.number WHERE r.parent = ? GROUP BY r.number ORDER BY r.number",
                 )?
                 .query_map([&run.0], |row| {
@@ -223,7 +231,7 @@ impl RunReader for Reader {
             .map(|(id, state, planned, episodes, scored, reward_mean)| {
                 Ok(PhaseRow {
                     state: reader::state(self.path(), &format!("run {id}"), &state)?,
-                    planned: unsigned(planned),
+                    planned: planned.0,
                     episodes: unsigned(episodes),
                     scored: unsigned(scored),
                     reward_mean,

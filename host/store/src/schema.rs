@@ -1,7 +1,7 @@
 //! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
-use crate::runs;
+use crate::{ledger, runs};
 use clawhost_core::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 8;
+const OLDEST: u32 = 9;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -47,6 +47,8 @@ const TABLES: &str = "
         state_id TEXT NOT NULL,
         config TEXT NOT NULL,
         digest TEXT NOT NULL,
+        -- The document with this digest.
+        basis TEXT NOT NULL,
         planned INTEGER NOT NULL,
         created_at INTEGER NOT NULL,
         state TEXT NOT NULL,
@@ -119,8 +121,8 @@ const TABLES: &str = "
         e.position, e.group_number, e.task, s.split, s.environment, s.environment_digest, s.state_id,
         n.label AS ending, n.failure_kind, n.failure_code, e.reward, e.turns, s.format, e.created_at, s.live,
         nullif(s.expects, '') AS expects, e.pending_until, e.revision, e.dictionary, e.document
-        FROM episodes e JOIN runs r ON r.number = e.run JOIN settings s ON s.number = e.setting
-        JOIN endings n ON n.number = e.ending;
+        FROM episodes e JOIN runs r ON r.number = e.run LEFT JOIN settings s ON s.number = e.setting
+        LEFT JOIN endings n ON n.number = e.ending;
     -- Blobs that the document of an episode refers to.
     CREATE TABLE episode_blobs (
         episode INTEGER NOT NULL,
@@ -339,7 +341,7 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
-            None => (format!("{TABLES}{}", runs::TABLES), OLDEST),
+            None => (format!("{TABLES}{}{}", runs::TABLES, ledger::TABLE), OLDEST),
             Some(from) => match migrations.get((from - OLDEST) as usize) {
                 Some(migration) => ((*migration).to_owned(), from + 1),
                 None => return Ok(()),

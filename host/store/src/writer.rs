@@ -6,11 +6,12 @@ use crate::dictionaries::{self, Loaded};
 use crate::door::{Checked, Door};
 use crate::episode_rows::EpisodeRows;
 use crate::error::{Fault, explain};
+use crate::ledger::{EntryKind, Ledger, of_state};
 use crate::reader::Reader;
 use crate::{learning, playbooks, plugins, records, retention, runs, schema};
 use clawhost_core::{
-    Admission, Digest, Episode, Judged, KnownSecrets, LabelChange, OpenEpisode, PlaybookLedger, PlaybookVersion,
-    Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
+    Admission, Digest, Episode, Judged, KnownSecrets, LabelChange, LedgerKey, OpenEpisode, PlaybookLedger,
+    PlaybookVersion, Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -27,6 +28,8 @@ pub struct StoreOptions {
     pub max_bytes: Option<u64>,
     /// Keys that no record may repeat: they are scrubbed from every text.
     pub secrets: KnownSecrets,
+    /// The key that authenticates the ledger. By default it is one that everybody knows.
+    pub ledger_key: LedgerKey,
     /// After this commit, counted from 1, the writer ends as if the process had died: the write gets no answer, and
     /// later writes fail. `None`: never.
     #[cfg(feature = "failpoints")]
@@ -40,6 +43,7 @@ impl StoreOptions {
         Self {
             max_bytes,
             secrets: KnownSecrets::default(),
+            ledger_key: LedgerKey::default(),
             #[cfg(feature = "failpoints")]
             fail_after_commit: None,
         }
@@ -137,6 +141,7 @@ impl Store {
             blobs: Blobs::new(folder),
             compressor: compressor.clone(),
             dictionaries: Loaded::default(),
+            ledger_key: options.ledger_key,
             #[cfg(feature = "failpoints")]
             failpoint: failpoint.clone(),
         };
@@ -263,6 +268,7 @@ struct Writer {
     compressor: Compressor,
     /// Compresses stored verdicts.
     dictionaries: Loaded,
+    ledger_key: LedgerKey,
     #[cfg(feature = "failpoints")]
     failpoint: crate::failpoints::Failpoint,
 }
@@ -278,8 +284,8 @@ impl Writer {
                     Job::Judge(judged, reply) => {
                         self.write(std::mem::take(&mut batch))?;
                         let (compressor, loaded) = (self.compressor.clone(), std::mem::take(&mut self.dictionaries));
-                        let admitted = self.transact(|transaction| {
-                            let judge = |judged| records::judge(transaction, judged, &compressor, &loaded);
+                        let admitted = self.transact(|transaction, ledger| {
+                            let judge = |judged| records::judge(transaction, judged, (&compressor, &loaded), ledger);
                             judged.iter().map(judge).collect()
                         })?;
                         // Dictionaries that a failed transaction has read may not exist in the database.
@@ -290,7 +296,8 @@ impl Writer {
                     }
                     Job::Relabel(run, change, reply) => {
                         self.write(std::mem::take(&mut batch))?;
-                        let labelled = self.transact(|transaction| runs::relabel(transaction, &run, &change))?;
+                        let labelled =
+                            self.transact(|transaction, ledger| runs::relabel(transaction, &run, &change, ledger))?;
                         drop(reply.send(labelled));
                     }
                     Job::Remove(removal, reply) => {
@@ -332,7 +339,7 @@ impl Writer {
 
     fn commit(&mut self, batch: &[Waiting]) -> ControlFlow<(), Result<(), StoreError>> {
         let blobs = self.blobs.clone();
-        let released = self.transact(|transaction| {
+        let released = self.transact(|transaction, ledger| {
             let mut released = BTreeSet::new();
             for waiting in batch {
                 for NewBlob { digest, content } in &waiting.blobs {
@@ -341,7 +348,7 @@ impl Writer {
                         blobs.put(digest, content.bytes())?;
                     }
                 }
-                apply(transaction, &waiting.write, &mut released)?;
+                apply(transaction, &waiting.write, &mut released, ledger)?;
             }
             Ok(released)
         })?;
@@ -350,11 +357,11 @@ impl Writer {
 
     fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
+        work: impl FnOnce(&Transaction<'_>, &mut Ledger<'_>) -> Result<T, Fault>,
     ) -> ControlFlow<(), Result<T, StoreError>> {
         let all = || -> Result<T, Fault> {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let value = work(&transaction)?;
+            let value = work(&transaction, &mut Ledger::new(&transaction, &self.ledger_key))?;
             transaction.commit()?;
             Ok(value)
         };
@@ -383,7 +390,7 @@ impl Writer {
     fn remove(&mut self, removal: &Removal) -> ControlFlow<(), Result<Removed, StoreError>> {
         let folder = self.path.parent().map(Path::to_owned).unwrap_or_default();
         let before = retention::folder_bytes(&folder, &self.blobs);
-        let removed = self.transact(|transaction| retention::remove(transaction, removal))?;
+        let removed = self.transact(|transaction, ledger| retention::remove(transaction, removal, ledger))?;
         let all = || -> Result<Removed, StoreError> {
             let mut removed = removed?;
             removed.blobs = retention::collect(&mut self.connection, &self.blobs).map_err(|f| f.explain(&self.path))?;
@@ -396,17 +403,25 @@ impl Writer {
 }
 
 /// Applies a write. Adds blobs that lost a reference to `released`.
-fn apply(transaction: &Transaction<'_>, write: &Write, released: &mut BTreeSet<Digest>) -> Result<(), Fault> {
+fn apply(
+    transaction: &Transaction<'_>,
+    write: &Write,
+    released: &mut BTreeSet<Digest>,
+    ledger: &mut Ledger<'_>,
+) -> Result<(), Fault> {
     match write {
-        Write::Begin(run) => records::begin(transaction, run)?,
-        Write::Resume(run) => records::resume(transaction, run)?,
-        Write::Append { run, rows, spent } => records::append(transaction, run, rows, spent, released)?,
+        Write::Begin(run) => records::begin(transaction, run, ledger)?,
+        Write::Resume(run) => records::resume(transaction, run, ledger)?,
+        Write::Append { run, rows, spent } => records::append(transaction, (run, rows), spent, released, ledger)?,
         Write::Open(episode) => records::open(transaction, episode)?,
-        Write::Finish { run, state, summary, spent } => records::finish(transaction, run, *state, summary, spent)?,
-        Write::Checkpoint(rows) => learning::checkpoint(transaction, rows, released)?,
-        Write::Version(version, ledger) => {
+        Write::Finish { run, state, summary, spent } => {
+            records::finish(transaction, run, *state, summary, spent)?;
+            ledger.add(EntryKind::State, run, None, &of_state(transaction, run)?)?;
+        }
+        Write::Checkpoint(rows) => learning::checkpoint(transaction, rows, released, ledger)?,
+        Write::Version(version, trials) => {
             playbooks::add_version(transaction, version)?;
-            ledger.iter().try_for_each(|new| playbooks::write_ledger(transaction, new))?;
+            trials.iter().try_for_each(|new| playbooks::write_ledger(transaction, new))?;
         }
         Write::Plugin(row) => plugins::keep(transaction, row)?,
     }

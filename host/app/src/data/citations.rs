@@ -54,9 +54,11 @@ impl Citations {
         if self.episodes.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let rows = reader.episodes(&EpisodeFilter::of(run))?;
-        let cited = rows.into_iter().filter(|row| self.is_cited(&row.run, &row.id));
-        Ok(cited.map(|row| format!("{}/{}", row.run, row.id)).collect())
+        let listed = reader.list_episodes(&EpisodeFilter::of(run))?;
+        let rows = listed.rows.into_iter().filter(|row| self.is_cited(&row.run, &row.id));
+        let cited = rows.map(|row| format!("{}/{}", row.run, row.id));
+        let is_cited = |name: &String| name.split_once('/').is_some_and(|(run, id)| self.is_cited(run, id));
+        Ok(cited.chain(listed.damaged.into_iter().map(|one| one.record).filter(is_cited)).collect())
     }
 }
 

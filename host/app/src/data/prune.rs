@@ -4,7 +4,7 @@ use super::citations::Citations;
 use super::policy::{PruneRule, Selection, select};
 use super::{Amount, DataReport, HeldRun, measure};
 use crate::runs::find_run;
-use crate::workspace::hold_folder;
+use crate::workspace::{hold_folder, ledger_key_of};
 use crate::{AppError, Workspace};
 use clawhost_core::{LeaseMode, Removal, Removed, Retention as _, RunHoldings, RunId, StoreReader};
 use clawhost_store::{Store, StoreOptions};
@@ -108,7 +108,9 @@ pub async fn prune(folder: &Path, request: &PruneRequest, now_ms: u64) -> Result
     let mode = if request.is_rehearsal { LeaseMode::Shared } else { LeaseMode::Exclusive };
     let _held = hold_folder(folder, mode)?;
     let request = &PruneRequest { rule: found(&*reader, &request.rule)?, ..request.clone() };
-    let store = Store::open(folder, StoreOptions::default())?;
+    // A removal leaves entries in the ledger.
+    let options = StoreOptions { ledger_key: ledger_key_of(folder)?, ..StoreOptions::default() };
+    let store = Store::open(folder, options)?;
     let citations = Citations::read(&*reader)?;
     let first = measure(folder, &*reader, &store).await?;
     let mut report = PruneReport {

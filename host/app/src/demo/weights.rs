@@ -219,6 +219,7 @@ mod tests {
             stopped: None,
             failures: Vec::new(),
             usage: Usage::default(),
+            content_root: clawhost_core::Digest::of(b"content"),
         };
         let [more_demonstrations, shuffled_rewards] = controls.map(|reward| Some(measured(reward)));
         GameProof {

@@ -3,19 +3,21 @@
 
 mod group;
 mod plugins;
+mod records;
 mod report;
 
 pub use report::{Finding, ReplayReport, Tally};
 
 use crate::episodes::find_episode;
 use crate::events::{Event, EventSink};
-use crate::runs::{RunChoice, choose_runs};
+use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, HostSettings, RequestError, Workspace};
-use clawhost_core::{EpisodeId, RunId, standing};
+use clawhost_core::{DamagedRecord, Discrepancy, EpisodeId, RunId, standing};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
 use group::{Assembled, Replayed};
 use plugins::KeptPlugins;
+use records::RecordCheck;
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -84,6 +86,9 @@ pub async fn replay(
     let host = workspace.host_as(&HostSettings { allow_interpreters: true, ..workspace.settings().host.clone() })?;
     let mut plugins = KeptPlugins::new(&host, &*reader, events);
     let mut all = Vec::new();
+    if let ReplayOf::Runs(choice) = &request.of {
+        all.extend(damaged_runs(&*reader, choice)?.into_iter().map(unreadable));
+    }
     for run in &runs {
         let stored = match &only {
             Some(episode) => StoredEpisodes::group_of(&*reader, episode)?,
@@ -97,9 +102,15 @@ pub async fn replay(
         }
         let replaying = Replaying { workspace, concurrency: request.concurrency, cancel, events };
         let only = only.as_ref().map(|episode| episode.id.clone());
-        let mut report = replaying.conduct(stored.passing_over_damage(), only.as_ref(), &mut plugins).await?;
+        let mut records = RecordCheck::new(&*reader);
+        let mut report = replaying.conduct(stored, only.as_ref(), (&mut plugins, &mut records)).await?;
+        report.discrepancies = match only {
+            Some(_) => records.found(),
+            None => records.run(run, report.has_damage())?,
+        };
         if only.is_none() {
             report.take_absent(reader.run(run)?.as_ref());
+            report.ledger = Some(reader.check_ledger(run, workspace.ledger_key())?);
         }
         report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
         all.push(ReplayedRun { run: run.clone(), episode: only, report });
@@ -108,6 +119,14 @@ pub async fn replay(
         Some(newest) if all.is_empty() => Err(RequestError::NoEpisodes { run: newest.0.clone() }.into()),
         _ => Ok(all),
     }
+}
+
+/// A run that cannot be read.
+fn unreadable(DamagedRecord { record, why }: DamagedRecord) -> ReplayedRun {
+    let what = format!("its record is damaged: {why}; it");
+    let damage = Discrepancy { record: record.clone(), what, recorded: None, expected: Some("readable".to_owned()) };
+    let report = ReplayReport { discrepancies: vec![damage], ..ReplayReport::default() };
+    ReplayedRun { run: RunId(record), episode: None, report }
 }
 
 /// The state of a replay.
@@ -124,7 +143,7 @@ impl Replaying<'_> {
         &self,
         mut source: StoredEpisodes<'_>,
         only: Option<&EpisodeId>,
-        plugins: &mut KeptPlugins<'_>,
+        (plugins, records): (&mut KeptPlugins<'_>, &mut RecordCheck<'_>),
     ) -> Result<ReplayReport, AppError> {
         let total = if only.is_some() { 1 } else { source.remaining() };
         let episode_bytes = plugins.host().limits().episode_bytes;
@@ -135,6 +154,9 @@ impl Replaying<'_> {
             while !is_read && replaying.len() < usize::from(self.concurrency).max(1) {
                 match next_group(&mut source, plugins).await? {
                     Some(group) => {
+                        for episode in group.group.iter().filter(|one| only.is_none_or(|id| one.id == *id)) {
+                            records.episode(episode)?;
+                        }
                         replaying.spawn(group.replay(episode_bytes, only.cloned(), self.workspace.clock()));
                     }
                     None => is_read = true,

@@ -1,8 +1,7 @@
 //! The report of a replay.
 
 use super::group::Replayed;
-use crate::stored::DamagedRecord;
-use clawhost_core::{RunRow, RunState};
+use clawhost_core::{DamagedRecord, Discrepancy, LedgerReport, RunRow, RunState};
 use clawhost_play::ReplayOutcome;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,6 +43,9 @@ impl Tally {
     }
 }
 
+/// What a finding names that is about a record that cannot be read.
+const THE_STORE: &str = "the store";
+
 /// An outcome that is not exact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -72,12 +74,21 @@ pub struct ReplayReport {
     pub host_endings: BTreeMap<String, u64>,
     /// Outcomes that are not exact, by episode.
     pub findings: Vec<Finding>,
+    /// Values that the rest of the records contradicts, and records that are missing or added.
+    pub discrepancies: Vec<Discrepancy>,
+    /// The ledger; `None`: only one episode was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerReport>,
 }
 
 impl ReplayReport {
-    /// Whether everything was exact, and nothing is missing.
+    /// Whether everything was exact, nothing is missing, and the records agree with each other.
     pub fn is_clean(&self) -> bool {
-        self.episodes.is_clean() && self.verdicts.is_clean() && self.missing == 0
+        self.episodes.is_clean()
+            && self.verdicts.is_clean()
+            && self.missing == 0
+            && self.discrepancies.is_empty()
+            && self.ledger.as_ref().is_none_or(LedgerReport::is_clean)
     }
 
     /// Counts the episodes that a finished run should have and does not have.
@@ -107,10 +118,15 @@ impl ReplayReport {
         }
     }
 
-    pub(super) fn take_damaged(&mut self, DamagedRecord { episode, why }: DamagedRecord) {
+    /// Whether an episode could not be read.
+    pub(super) fn has_damage(&self) -> bool {
+        self.findings.iter().any(|found| found.plugin == THE_STORE)
+    }
+
+    pub(super) fn take_damaged(&mut self, DamagedRecord { record, why }: DamagedRecord) {
         let outcome = ReplayOutcome::NotReplayed(format!("its record is damaged: {why}"));
         self.episodes.count(&outcome, 0);
-        self.findings.push(Finding { episode, plugin: "the store".into(), outcome });
+        self.findings.push(Finding { episode: record, plugin: THE_STORE.into(), outcome });
     }
 }
 
@@ -151,7 +167,7 @@ mod tests {
     #[test]
     fn a_damaged_record_or_a_missing_episode_is_not_clean() {
         let mut report = ReplayReport::default();
-        report.take_damaged(DamagedRecord { episode: "run-a/ep-1".into(), why: "no JSON".into() });
+        report.take_damaged(DamagedRecord { record: "run-a/ep-1".into(), why: "no JSON".into() });
         assert_eq!((report.episodes.not_replayed, report.findings.len()), (1, 1));
         assert!(!report.is_clean());
         assert!(!ReplayReport { missing: 1, ..ReplayReport::default() }.is_clean());
@@ -166,6 +182,7 @@ mod tests {
             state_id: String::new(),
             config: SpecDocument::none(),
             digest: Digest::of(b"run"),
+            basis: serde_json::Value::Null,
             created_at: 0,
             state,
             summary: None,

@@ -1,7 +1,9 @@
 //! Selects runs.
 
 use crate::{AppError, RequestError};
-use clawhost_core::{RUN_ID_PREFIX, RunId, RunKind, RunName, RunRow, StoreReader};
+use clawhost_core::{
+    DamagedRecord, RUN_ID_PREFIX, RunFilter, RunId, RunKind, RunName, RunRow, StoreError, StoreReader,
+};
 
 /// Number of runs that an error lists.
 const NAMED: u64 = 4;
@@ -23,13 +25,21 @@ pub enum RunChoice {
 /// # Errors
 /// The named run is unknown, the name is ambiguous, or there are no runs.
 pub fn choose_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<RunRow>, AppError> {
-    let limit = match choice {
+    let runs = match choice {
         RunChoice::One(text) => return Ok(vec![find_run(reader, text)?]),
-        RunChoice::Newest => Some(1),
-        RunChoice::All => None,
+        RunChoice::Newest => reader.runs(Some(1))?,
+        // A run that cannot be read hides no other: `damaged_runs` names it.
+        RunChoice::All => reader.select_runs(&RunFilter::default())?.rows,
     };
-    let runs = reader.runs(limit)?;
     if runs.is_empty() { Err(RequestError::NoRuns.into()) } else { Ok(runs) }
+}
+
+/// The runs of a choice that cannot be read: only a choice of all runs passes over them.
+pub(crate) fn damaged_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<DamagedRecord>, StoreError> {
+    match choice {
+        RunChoice::All => Ok(reader.select_runs(&RunFilter::default())?.damaged),
+        RunChoice::One(_) | RunChoice::Newest => Ok(Vec::new()),
+    }
 }
 
 /// The run of a text: its id, its name, or a unique beginning of its id. A phase is not a run.

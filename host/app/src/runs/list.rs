@@ -1,7 +1,7 @@
 //! Lists of runs.
 
 use crate::AppError;
-use clawhost_core::{RunFilter, RunLabels, RunRow, SpecDocument, StoreError, StoreReader};
+use clawhost_core::{Listed, RunFilter, RunLabels, RunRow, SpecDocument, StoreError, StoreReader};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 
@@ -40,23 +40,23 @@ impl ListedRun {
     }
 }
 
-/// Runs that match a query, newest first, up to the limit of its filter.
+/// Runs that match a query, newest first, up to the limit of its filter, and those that cannot be read.
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn list_runs(reader: &dyn StoreReader, query: &RunQuery) -> Result<Vec<ListedRun>, AppError> {
+pub fn list_runs(reader: &dyn StoreReader, query: &RunQuery) -> Result<Listed<ListedRun>, AppError> {
     let RunQuery { filter, environment } = query;
     let listed = |row: RunRow| -> Result<ListedRun, StoreError> {
         let labels = reader.labels(&row.id)?;
         Ok(ListedRun::of(row, labels))
     };
     let Some(environment) = environment else {
-        let runs = reader.select_runs(filter)?.into_iter().map(listed);
-        return Ok(runs.collect::<Result<_, StoreError>>()?);
+        let Listed { rows, damaged } = reader.select_runs(filter)?;
+        return Ok(Listed { rows: rows.into_iter().map(listed).collect::<Result<_, StoreError>>()?, damaged });
     };
     // The component of a run is part of its specification, which is read anyway. The limit applies to the remaining
     // runs.
-    let rows = reader.select_runs(&RunFilter { limit: None, ..filter.clone() })?;
+    let Listed { rows, damaged } = reader.select_runs(&RunFilter { limit: None, ..filter.clone() })?;
     let most = filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let mut runs = Vec::new();
     for row in rows {
@@ -67,7 +67,7 @@ pub fn list_runs(reader: &dyn StoreReader, query: &RunQuery) -> Result<Vec<Liste
             runs.push(listed(row)?);
         }
     }
-    Ok(runs)
+    Ok(Listed { rows: runs, damaged })
 }
 
 /// Whether a run played the environment with this name or beginning of its digest.

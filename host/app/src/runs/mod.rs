@@ -13,7 +13,7 @@ pub use labels::{rename_run, tag_run};
 pub use list::{LIST_LIMIT, ListedRun, RunQuery, list_runs};
 pub use show::{Estimate, RunDetails, show_run};
 
-pub(crate) use choice::run_id;
+pub(crate) use choice::{damaged_runs, run_id};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use super::{ListedRun, RunChoice, choose_runs};
 use crate::data::{HeldRun, held_run};
 use crate::{AppError, Workspace};
-use clawhost_core::{EpisodeTally, PhaseRow, RunRow};
+use clawhost_core::{Digest, EpisodeTally, PhaseRow, RunRow, recorded_root};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 use serde_json::Value;
@@ -31,6 +31,8 @@ pub struct RunDetails {
     pub reward: Option<Estimate>,
     /// The lift on the test split: of learning, or of the evaluated playbook.
     pub lift: Option<Estimate>,
+    /// One digest of the content of its episodes, which equal runs share. `None`: it did not end.
+    pub content_root: Option<Digest>,
     /// Its phases, in order.
     pub phases: Vec<PhaseRow>,
     /// What it contains in the data folder.
@@ -57,7 +59,8 @@ pub async fn show_run(folder: &Path, run: Option<&str>, now_ms: u64) -> Result<R
     let held = held_run(folder, &row.id).await?;
     let spec = RunSpec::from_document(row.config.0.clone()).ok();
     let (reward, lift) = (reward(&row), lift(&row));
-    Ok(RunDetails { run: ListedRun::of(row, labels), episodes, reward, lift, phases, held, spec })
+    let content_root = row.summary.as_ref().and_then(recorded_root);
+    Ok(RunDetails { run: ListedRun::of(row, labels), episodes, reward, lift, content_root, phases, held, spec })
 }
 
 /// Means of the same rewards differ by less than this if they are added in another order.

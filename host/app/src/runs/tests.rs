@@ -32,7 +32,7 @@ async fn played(store: &Store, run: &str, name: Option<&str>, config: SpecDocume
         environment: "guess".into(),
         state_id: golden("episode-2.json").state_id,
         config,
-        digest: Digest::of(run.as_bytes()),
+        basis: serde_json::json!(run),
         planned: ids.len() as u64,
         created_at: 1,
         labels: RunLabels { name: name.map(|name| name.parse().unwrap()), ..RunLabels::default() },
@@ -140,7 +140,7 @@ async fn lists_and_exports_cover_the_selected_runs_and_name_a_single_one() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |query: EpisodeQuery, run: Option<&str>, expect: &[&str]| {
-        let EpisodeList { run: named, episodes } = list_episodes(&reader, &query, None, 0).unwrap();
+        let EpisodeList { run: named, episodes, .. } = list_episodes(&reader, &query, None, 0).unwrap();
         let listed: Vec<String> = episodes.iter().map(|one| format!("{}/{}", one.row.run, one.row.id)).collect();
         assert_eq!((named, listed.iter().map(String::as_str).collect::<Vec<_>>()), (run.map(id), expect.to_vec()));
         let mut taken = Vec::new();
@@ -175,7 +175,7 @@ async fn runs_are_filtered_by_the_name_or_digest_of_their_environment() {
     let check = |environment: Option<&str>, limit: Option<u64>, expect: &[&str]| {
         let filter = RunFilter { limit, ..RunFilter::default() };
         let query = RunQuery { filter, environment: environment.map(str::to_owned) };
-        let found: Vec<String> = list_runs(&reader, &query).unwrap().into_iter().map(|run| run.row.id.0).collect();
+        let found: Vec<String> = list_runs(&reader, &query).unwrap().rows.into_iter().map(|run| run.row.id.0).collect();
         assert_eq!(found, expect, "{environment:?} {limit:?}");
     };
     check(None, None, &["run-2", "run-1"]);
@@ -186,7 +186,7 @@ async fn runs_are_filtered_by_the_name_or_digest_of_their_environment() {
     for nothing in ["gues", "", "sha256:", "zz"] {
         check(Some(nothing), None, &[]);
     }
-    let listed = list_runs(&reader, &RunQuery::default()).unwrap();
+    let listed = list_runs(&reader, &RunQuery::default()).unwrap().rows;
     let [ListedRun { labels, model: None, .. }, ListedRun { model: Some(model), .. }] = &listed[..] else {
         panic!("{listed:?}")
     };

@@ -68,8 +68,9 @@ pub struct RunRecord {
     pub state_id: StateId,
     /// The fully resolved specification.
     pub config: SpecDocument,
-    /// Digest of everything that determines its episodes: equal digests, equal episodes.
-    pub digest: Digest,
+    /// Everything that determines its episodes, as a document: equal documents, equal episodes. Its digest is the digest of the
+    /// run.
+    pub basis: serde_json::Value,
     /// Number of planned episodes; 0 for a learning run, whose phases play them.
     pub planned: u64,
     /// Unix time of its start, in milliseconds.
@@ -77,6 +78,13 @@ pub struct RunRecord {
     /// What it is called from the beginning. A name that another run has refuses the record.
     #[serde(default)]
     pub labels: RunLabels,
+}
+
+impl RunRecord {
+    /// Digest of everything that determines its episodes. An interrupted run is found by it.
+    pub fn digest(&self) -> Digest {
+        Digest::of_json(&self.basis)
+    }
 }
 
 /// An episode with the notes that its instance wrote.

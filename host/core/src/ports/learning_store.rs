@@ -91,6 +91,8 @@ pub trait LearningStore: EpisodeStore {
     async fn phase(&self, phase: &RunId) -> Result<PhaseState, StoreError>;
     /// The stored episodes of a phase, in order.
     async fn episodes(&self, phase: &RunId) -> Result<Vec<Arc<Episode>>, StoreError>;
+    /// The content roots of the finished phases of a run, by the name of the phase.
+    async fn content_roots(&self, run: &RunId) -> Result<BTreeMap<String, Digest>, StoreError>;
     /// The newest version of a playbook.
     async fn playbook(&self, name: &str) -> Result<Option<PlaybookVersion>, StoreError>;
     /// The ledger of a playbook.

@@ -5,6 +5,7 @@ mod environment;
 mod episode_store;
 mod learning_store;
 mod leases;
+mod ledger;
 mod llm;
 mod model_request;
 mod model_response;
@@ -23,14 +24,15 @@ pub use environment::{
 pub use episode_store::{EpisodeStore, Judged, OpenEpisode, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
+pub use ledger::{LedgerFinding, LedgerHead, LedgerKey, LedgerReader, LedgerReport};
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{
     AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob, ignored_by,
 };
 pub use reading::{
-    EpisodeFilter, EpisodeReader, EpisodeRow, FailureFilter, PlaybookReader, PluginReader, RewardFilter, RunRow,
-    RunState, StoreReader, StoredPlugin,
+    DamagedRecord, EpisodeFilter, EpisodeReader, EpisodeRow, FailureFilter, Listed, PlaybookReader, PluginReader,
+    RewardFilter, RunRow, RunState, StoreReader, StoredPlugin,
 };
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};

@@ -1,8 +1,8 @@
 //! Ports for reading stored runs, episodes, playbooks and plugins.
 
 use crate::{
-    Digest, Episode, EpisodeState, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId, RunKind, RunReader,
-    SpecDocument, StoreError, Usage,
+    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId,
+    RunKind, RunReader, SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
 
@@ -118,6 +118,9 @@ pub struct RunRow {
     pub config: SpecDocument,
     /// Digest of everything that determines its episodes.
     pub digest: Digest,
+    /// Everything that determines its episodes, as a document.
+    #[serde(skip)]
+    pub basis: serde_json::Value,
     /// Unix time in milliseconds.
     pub created_at: u64,
     /// Progress.
@@ -136,6 +139,24 @@ pub struct RunRow {
     pub pruned: bool,
 }
 
+/// A record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DamagedRecord {
+    /// The record: a run, or `RUN/ID` for an episode.
+    pub record: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// The rows of a list, and the records among them that cannot be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T> {
+    /// The rows, in order.
+    pub rows: Vec<T>,
+    /// The records without a row.
+    pub damaged: Vec<DamagedRecord>,
+}
+
 /// A stored plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPlugin {
@@ -151,7 +172,7 @@ pub struct StoredPlugin {
 
 /// Reads runs and episodes.
 pub trait EpisodeReader {
-    /// Runs, newest first, without phases.
+    /// Runs, newest first, without phases. One that cannot be read is an error; [`RunReader::select_runs`] names it.
     ///
     /// # Errors
     /// The store cannot be read; likewise for all methods below.
@@ -160,8 +181,13 @@ pub trait EpisodeReader {
     fn run(&self, id: &RunId) -> Result<Option<RunRow>, StoreError>;
     /// Resumable runs with this digest, newest first.
     fn resumable(&self, digest: &Digest) -> Result<Vec<RunRow>, StoreError>;
-    /// Episodes: newest run first, in order within a run.
+    /// Episodes: newest run first, in order within a run. One that cannot be read is an error; [`EpisodeReader::list_episodes`]
+    /// names it.
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError>;
+    /// As [`EpisodeReader::episodes`], with the episodes that cannot be read.
+    fn list_episodes(&self, filter: &EpisodeFilter) -> Result<Listed<EpisodeRow>, StoreError>;
+    /// The differences between an episode that was read and the columns that repeat parts of it.
+    fn columns_unlike(&self, episode: &Episode) -> Result<Vec<Discrepancy>, StoreError>;
     /// One episode with its verdicts, by id or `RUN/ID`. A bare id refers to the newest run that has it; operations for people refuse an
     /// id that several runs have ([`EpisodeReader::runs_of_episode`]).
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError>;
@@ -194,6 +220,6 @@ pub trait PluginReader {
 }
 
 /// Reads everything. One reader serves one thread at a time.
-pub trait StoreReader: EpisodeReader + RunReader + PlaybookReader + PluginReader + Send {}
+pub trait StoreReader: EpisodeReader + RunReader + PlaybookReader + PluginReader + LedgerReader + Send {}
 
-impl<T: EpisodeReader + RunReader + PlaybookReader + PluginReader + Send> StoreReader for T {}
+impl<T: EpisodeReader + RunReader + PlaybookReader + PluginReader + LedgerReader + Send> StoreReader for T {}

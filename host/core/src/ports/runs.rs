@@ -1,6 +1,6 @@
 //! Finds, filters, summarises, names and tags runs.
 
-use crate::{Digest, RunId, RunKind, RunLabels, RunName, RunRow, RunState, RunTag, StoreError};
+use crate::{Digest, Listed, RunId, RunKind, RunLabels, RunName, RunRow, RunState, RunTag, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,11 +56,11 @@ pub struct PhaseRow {
 
 /// Reads runs by their labels and their states.
 pub trait RunReader {
-    /// The runs that a filter selects, newest first, without phases.
+    /// The runs that a filter selects, newest first, without phases, and those that cannot be read.
     ///
     /// # Errors
     /// The store cannot be read; the same holds for every method below.
-    fn select_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError>;
+    fn select_runs(&self, filter: &RunFilter) -> Result<Listed<RunRow>, StoreError>;
     /// The name and tags of a run. Empty if there is no such run.
     fn labels(&self, run: &RunId) -> Result<RunLabels, StoreError>;
     /// The run with this name.

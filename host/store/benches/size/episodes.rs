@@ -43,7 +43,7 @@ pub(crate) fn run(number: u64) -> RunRecord {
         environment: "env-guess".into(),
         state_id: state_id(number),
         config: SpecDocument(serde_json::json!({"seed": number})),
-        digest: Digest::of(&number.to_be_bytes()),
+        basis: serde_json::json!(number),
         planned: 0,
         created_at: 1_767_225_600_000,
     }
@@ -150,7 +150,7 @@ fn verdict(seed: u64, index: u64) -> RewardRecord {
 /// One episode of a run.
 pub(crate) fn episode(run: &RunRecord, index: u64) -> Episode {
     let group = index / GROUP;
-    let run_seed = run.digest.prefix_u64() >> 11;
+    let run_seed = run.digest().prefix_u64() >> 11;
     let seed = derive_seed(run_seed, "environment/train", group);
     let policy_seed = derive_seed(run_seed, "policy", index);
     let mut chance = Chance(policy_seed);
@@ -160,7 +160,7 @@ pub(crate) fn episode(run: &RunRecord, index: u64) -> Episode {
     let hint = "You play a guessing game. Answer every message with one whole number and nothing else.";
     Episode {
         format: EPISODE_FORMAT,
-        id: EpisodeId::new(&run.digest, index),
+        id: EpisodeId::new(&run.digest(), index),
         run: run.id.clone(),
         index,
         task_hash: task.digest(),

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Checkpoint, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
-    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage,
+    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage, recorded_root,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -239,6 +239,18 @@ impl LearningStore for Shelf {
         self.call(|kept| {
             let texts = kept.episodes.get(phase).into_iter().flat_map(|episodes| episodes.values());
             texts.map(|text| Arc::new(serde_json::from_str(text).unwrap())).collect()
+        })
+    }
+
+    async fn content_roots(&self, run: &RunId) -> Result<BTreeMap<String, Digest>, StoreError> {
+        self.call(|kept| {
+            let finished =
+                kept.runs.keys().filter(|id| kept.runs[id].0.parent.as_ref() == Some(run) && kept.finished(id));
+            let root = |id: &RunId| {
+                let summary: serde_json::Value = serde_json::from_str(kept.runs[id].1.as_ref().unwrap()).unwrap();
+                Some((id.phase_of(run)?.to_owned(), recorded_root(&summary)?))
+            };
+            finished.filter_map(root).collect()
         })
     }
 
