@@ -57,7 +57,8 @@ async fn the_records_of_every_kind_of_end_agree() {
     let failed = play(Plan { concurrency: 64, ..plan(1000) }, failing, judges()).await;
     let report = failed.report.unwrap();
     assert!(matches!(report.stopped, Some(StopReason::FailureBudget { .. })));
-    assert!(failed.store.episodes().len() > report.episodes.len(), "more were recorded than are reported");
+    // How many are in flight at the stop is a matter of time.
+    assert!(failed.store.episodes().len() >= report.episodes.len(), "what is reported was recorded");
     assert_eq!(discrepancies(&failed.store), [], "episodes after the stop are recorded and not reported");
     let cancel = Cancel::default();
     cancel.request();

@@ -20,7 +20,7 @@ fn keyed(folder: &Path, host: u8) -> Store {
 }
 
 fn checked(folder: &Path, run: &str, key: &LedgerKey) -> LedgerReport {
-    Reader::open(folder).unwrap().check_ledger(&id(run), key).unwrap()
+    Reader::open(folder).unwrap().check_ledger(Some(&id(run)), key).unwrap()
 }
 
 fn report(folder: &Path, run: &str) -> LedgerReport {
@@ -332,4 +332,47 @@ async fn an_entry_takes_few_bytes() {
         "SELECT sum(octet_length(subject) + octet_length(digest) + octet_length(code)) FROM ledger WHERE kind = 4";
     let bytes: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(bytes, 1000 * (8 + 32 + 16));
+}
+
+/// What the ledger finds about all runs, as text.
+fn told_of_all(folder: &Path) -> Vec<String> {
+    let report = Reader::open(folder).unwrap().check_ledger(None, &ledger_key(&[7; 32])).unwrap();
+    report.findings.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_run_that_was_removed_hidden_or_inserted_is_named() {
+    let folder = filled().await;
+    assert_eq!(told_of_all(folder.path()), Vec::<String>::new());
+    let check = |sql: &str, expect: &str| {
+        let copy = copied(folder.path());
+        change(copy.path(), sql);
+        let all = told_of_all(copy.path());
+        assert!(all.iter().any(|text| text.contains(expect)), "{sql}: {all:?}");
+        all
+    };
+    let removed = "run run-a was removed: entry 2 of the ledger has it";
+    check("DELETE FROM runs WHERE id = 'run-a'", removed);
+    let everything = "DELETE FROM verdicts WHERE episode IN (SELECT e.number FROM episodes e JOIN runs r ON r.number = e.run WHERE r.id = 'run-a');
+        DELETE FROM episodes WHERE run = (SELECT number FROM runs WHERE id = 'run-a'); DELETE FROM runs WHERE id = 'run-a'";
+    check(everything, removed);
+    check("DELETE FROM episodes; DELETE FROM runs", removed);
+    check(
+        "UPDATE runs SET number = 99 WHERE id = 'run-a'",
+        "a row of the table `episodes`, of a run that is not there,",
+    );
+    check("UPDATE runs SET parent = 'x' WHERE id = 'run-a'", "run run-a was changed");
+    check(
+        "INSERT INTO runs SELECT 77, 'run-z', parent, kind, environment, state_id, config, digest, basis, planned, created_at, state,
+         summary, spent, pruned FROM runs WHERE id = 'run-a'",
+        "run run-z was inserted",
+    );
+    check(
+        "INSERT INTO checkpoints VALUES ('run-z', 1, '{}')",
+        "a row of the table `checkpoints`, of a run that is not there,",
+    );
+    // A check of one run names the others that are gone.
+    let copy = copied(folder.path());
+    change(copy.path(), "DELETE FROM runs WHERE id = 'run-a'");
+    assert!(told(copy.path(), "run-b").contains(&removed.to_owned()), "{:?}", told(copy.path(), "run-b"));
 }

@@ -58,7 +58,9 @@ pub use learn::{learn, rehearse};
 pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, folder_name, read_folder};
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugins::{keep_plugin, plugin_spec};
-pub use replay::{Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRun, Tally, replay};
+pub use replay::{
+    Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRecords, ReplayedRun, Tally, replay,
+};
 pub use request_error::RequestError;
 pub use resume::Start;
 pub use run::run;

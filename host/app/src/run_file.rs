@@ -3,14 +3,15 @@
 use clawhost_run_config::{Problems, RunSpecPatch};
 use std::path::Path;
 
-/// Checks that the files that a run file names lie in its folder. Links count as what they lead to.
+/// Checks that the files that a run file names lie in its folder. Links count as what they lead to, also inside of the
+/// folder of a model.
 ///
 /// # Errors
 /// All options that name another file.
 pub fn check_run_file(file: &Path, options: &RunSpecPatch) -> Result<(), Problems> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // A path that cannot be followed is not allowed either.
-    options.check_paths(|path| clawhost_files::lies_in(folder, Path::new(path)).unwrap_or(false))
+    options.check_paths(|path| clawhost_files::all_lies_in(folder, Path::new(path)).unwrap_or(false))
 }
 
 #[cfg(test)]
@@ -29,6 +30,10 @@ mod tests {
             std::os::unix::fs::symlink("../secret.txt", folder.join("link.txt")).unwrap();
             std::os::unix::fs::symlink("../nowhere", folder.join("dangling")).unwrap();
             std::os::unix::fs::symlink("prompt.txt", folder.join("own.txt")).unwrap();
+            std::fs::create_dir_all(folder.join("tiny")).unwrap();
+            std::os::unix::fs::symlink("../../secret.txt", folder.join("tiny/chat_template.jinja")).unwrap();
+            std::fs::create_dir_all(folder.join("sound")).unwrap();
+            std::os::unix::fs::symlink("../prompt.txt", folder.join("sound/chat_template.jinja")).unwrap();
         }
         let secret = place.path().join("secret.txt").display().to_string();
         let check = |line: &str, expect: Option<&str>| {
@@ -58,6 +63,8 @@ mod tests {
         check("system_prompt_file = \"nowhere/p.txt\"", None);
         check("system_prompt_file = \"nowhere/../../secret.txt\"", Some("system_prompt_file"));
         if cfg!(unix) {
+            check("policy = \"local:tiny\"", Some("policy"));
+            check("model = \"sound\"", None);
             check("system_prompt_file = \"link.txt\"", Some("system_prompt_file"));
             check("system_prompt_file = \"dangling\"", Some("system_prompt_file"));
             check("system_prompt_file = \"own.txt\"", None);

@@ -35,12 +35,15 @@ pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<
     drop(signals);
     progress.finish();
     let replayed = replayed?;
-    match (context.json(), &replayed[..]) {
+    match (context.json(), &replayed.runs[..]) {
         (true, [one]) if !args.runs.is_all() => {
             let document = serde_json::json!({ "format": 1, "run": one.run, "report": one.report });
             crate::terminal::json(&document)?;
         }
-        (true, all) => crate::terminal::json(&serde_json::json!({ "format": 1, "runs": all }))?,
+        (true, all) => {
+            let document = serde_json::json!({ "format": 1, "runs": all, "ledger": replayed.ledger });
+            crate::terminal::json(&document)?;
+        }
         (false, all) => {
             for (position, one) in all.iter().enumerate() {
                 if position > 0 {
@@ -48,9 +51,15 @@ pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<
                 }
                 text(one)?;
             }
+            if let Some(ledger) = &replayed.ledger {
+                if !all.is_empty() {
+                    writeln!(crate::terminal::stdout())?;
+                }
+                told(&mut crate::terminal::stdout(), ledger)?;
+            }
         }
     }
-    Ok(if replayed.iter().all(|one| one.report.is_clean()) { Exit::Ok } else { Exit::Differs })
+    Ok(if replayed.is_clean() { Exit::Ok } else { Exit::Differs })
 }
 
 fn row(label: &str) -> String {

@@ -253,8 +253,7 @@ impl State {
         self.notes.resume(notes);
         self.log().resume(log);
         self.llm_calls = model_calls;
-        let answers = journal.iter().filter_map(JournalEntry::answer).flatten();
-        self.llm_tokens = answers.map(|answer| tokens(&answer)).fold(0, u64::saturating_add);
+        self.llm_tokens = journal.iter().map(tokens).fold(0, u64::saturating_add);
         self.journal = journal;
         self.host_digest = host_calls.unwrap_or_else(|| Digest::of(b""));
         self.turn = turn;

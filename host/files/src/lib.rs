@@ -141,6 +141,32 @@ pub fn lies_in(folder: &Path, path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Most entries of a folder that are followed.
+const ENTRIES: usize = 10_000;
+
+/// Whether a path and everything in it lies in a folder, after all links were followed. More entries than anybody has in such a folder
+/// count as outside.
+///
+/// # Errors
+/// As [`lies_in`].
+pub fn all_lies_in(folder: &Path, path: &Path) -> io::Result<bool> {
+    let mut waiting = vec![path.to_owned()];
+    let mut followed = 0;
+    while let Some(next) = waiting.pop() {
+        followed += 1;
+        if followed > ENTRIES || !lies_in(folder, &next)? {
+            return Ok(false);
+        }
+        // A link to a folder inside is walked where it leads to; a ring of links ends at the number of entries.
+        if next.is_dir() {
+            for entry in std::fs::read_dir(&next)? {
+                waiting.push(entry?.path());
+            }
+        }
+    }
+    Ok(true)
+}
+
 fn is_upwards(part: Component<'_>) -> bool {
     part == Component::ParentDir
 }

@@ -218,9 +218,9 @@ impl ModelConfig {
             head_width,
             mlp_width: fields.needed("intermediate_size")?,
             context: fields.size("max_position_embeddings")?.unwrap_or(2048),
-            rotary_base: base,
+            rotary_base: within("rope_theta", base, 1.0..=1e12)?,
             rotary_scaling: scaling(&rotary)?,
-            norm_epsilon: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+            norm_epsilon: within("rms_norm_eps", fields.number("rms_norm_eps")?.unwrap_or(1e-6), 0.0..=1.0)?,
             tied: fields.flag("tie_word_embeddings"),
             query_bias: architecture == Architecture::Qwen2 || attention_bias,
             output_bias: architecture != Architecture::Qwen2 && attention_bias,
@@ -322,6 +322,15 @@ fn scaling(rotary: &Fields<'_>) -> Result<RotaryScaling, LocalModelError> {
             )))
         }
     }
+}
+
+/// A number that can be computed with: larger ones overflow, and answers would be uniform.
+fn within(name: &str, number: f64, range: std::ops::RangeInclusive<f64>) -> Result<f64, LocalModelError> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (least, most) = (range.start(), range.end());
+    Err(LocalModelError::Config(format!("{name} is {number}; {least} to {most:e} is computed with")))
 }
 
 fn end_tokens(object: &Map<String, Value>) -> Vec<u32> {

@@ -10,7 +10,7 @@ use clawhost_core::{
 };
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension as _, Row};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry that a record ought to equal: its number and its digest.
 type Mark = (u64, Vec<u8>);
@@ -73,7 +73,8 @@ impl Held {
 /// The state of reading the chain from its beginning.
 struct Chain<'a> {
     key: &'a LedgerKey,
-    run: &'a RunId,
+    /// The run whose records are checked; `None`: all.
+    run: Option<&'a RunId>,
     last: u64,
     code: Vec<u8>,
     entries: u64,
@@ -81,14 +82,16 @@ struct Chain<'a> {
     is_own_key: bool,
     /// Numbers of entries under other keys: the first, the last.
     foreign: Option<(u64, u64)>,
-    /// The runs of this check, by the entry with which each began.
+    /// All runs, by the entry with which each began.
     runs: BTreeMap<i64, RunId>,
+    /// Runs that were not removed, with that entry.
+    standing: BTreeMap<RunId, u64>,
     held: BTreeMap<RunId, Held>,
     findings: Vec<LedgerFinding>,
 }
 
 impl<'a> Chain<'a> {
-    fn new(key: &'a LedgerKey, run: &'a RunId) -> Self {
+    fn new(key: &'a LedgerKey, run: Option<&'a RunId>) -> Self {
         Self {
             key,
             run,
@@ -98,6 +101,7 @@ impl<'a> Chain<'a> {
             is_own_key: true,
             foreign: None,
             runs: BTreeMap::new(),
+            standing: BTreeMap::new(),
             held: BTreeMap::new(),
             findings: Vec::new(),
         }
@@ -136,14 +140,16 @@ impl<'a> Chain<'a> {
         let subject = subject.unwrap_or_default();
         if kind == EntryKind::Begun {
             let begun = RunId(subject);
-            if begun == *self.run || begun.phase_of(self.run).is_some() {
+            if self.run.is_none_or(|run| begun == *run || begun.phase_of(run).is_some()) {
                 self.held.insert(begun.clone(), Held { begun: Some((entry, digest)), ..Held::default() });
-                self.runs.insert(sequence, begun);
             }
+            self.standing.insert(begun.clone(), entry);
+            self.runs.insert(sequence, begun);
             return;
         }
         let Some(run) = run.and_then(|begun| self.runs.get(&begun)) else { return };
         if kind == EntryKind::Removed {
+            self.standing.remove(run);
             self.held.remove(run);
         } else if let Some(held) = self.held.get_mut(run) {
             held.take(kind, subject, (entry, digest));
@@ -167,7 +173,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(i64, Option<(Entry, Vec<u8>)>)> {
 }
 
 impl LedgerReader for Reader {
-    fn check_ledger(&self, run: &RunId, key: &LedgerKey) -> Result<LedgerReport, StoreError> {
+    fn check_ledger(&self, run: Option<&RunId>, key: &LedgerKey) -> Result<LedgerReport, StoreError> {
         // One transaction: entries and records belong to the same moment.
         self.query(|connection| connection.execute_batch("BEGIN"))?;
         let report = check(self, run, key);
@@ -176,7 +182,7 @@ impl LedgerReader for Reader {
     }
 }
 
-fn check(reader: &Reader, run: &RunId, key: &LedgerKey) -> Result<LedgerReport, StoreError> {
+fn check(reader: &Reader, run: Option<&RunId>, key: &LedgerKey) -> Result<LedgerReport, StoreError> {
     let chain = reader.query(|connection| {
         let mut chain = Chain::new(key, run);
         let mut statement = connection
@@ -188,7 +194,7 @@ fn check(reader: &Reader, run: &RunId, key: &LedgerKey) -> Result<LedgerReport, 
         }
         Ok(chain)
     })?;
-    let Chain { last, code, entries, foreign, held, findings, .. } = chain;
+    let Chain { last, code, entries, foreign, held, standing, findings, .. } = chain;
     let hex = code.iter().map(|byte| format!("{byte:02x}")).collect();
     let unchecked = foreign.map(|(first, last)| {
         format!("the ledger cannot be checked: entries {first} to {last} were written with another host.key than the present one")
@@ -196,6 +202,10 @@ fn check(reader: &Reader, run: &RunId, key: &LedgerKey) -> Result<LedgerReport, 
     let head = (entries > 0).then_some(LedgerHead { entry: last, code: hex });
     let mut records = Records { reader, findings };
     records.compare_all(run, held)?;
+    records.compare_runs(standing)?;
+    if run.is_none() {
+        records.belong_to_runs()?;
+    }
     let mut findings = records.findings;
     findings.sort();
     findings.dedup();
@@ -209,11 +219,45 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
-    fn compare_all(&mut self, run: &RunId, mut held: BTreeMap<RunId, Held>) -> Result<(), StoreError> {
-        let present: Vec<RunId> = self.reader.query(|connection| {
-            let sql = "SELECT id FROM runs WHERE id = ?1 OR parent = ?1 OR substr(id, 1, length(?1) + 1) = ?1 || '.'";
-            connection.prepare_cached(sql)?.query_map([&run.0], |row| Ok(RunId(row.get(0)?)))?.collect()
+    /// Compares the runs that are there with those that ought to be.
+    fn compare_runs(&mut self, mut standing: BTreeMap<RunId, u64>) -> Result<(), StoreError> {
+        for id in self.ids("SELECT id FROM runs WHERE ?1 IS NULL", None)? {
+            if standing.remove(&id).is_none() {
+                self.findings.push(LedgerFinding::RecordInserted { record: format!("run {id}") });
+            }
+        }
+        for (id, entry) in standing {
+            self.findings.push(LedgerFinding::RecordRemoved { record: format!("run {id}"), entry });
+        }
+        Ok(())
+    }
+
+    /// Finds rows of runs that are not there.
+    fn belong_to_runs(&mut self) -> Result<(), StoreError> {
+        let tables: BTreeSet<String> = self.reader.query(|connection| {
+            let mut check = connection.prepare("PRAGMA foreign_key_check")?;
+            check.query_map([], |row| row.get(0))?.collect()
         })?;
+        for table in tables {
+            let record = format!("a row of the table `{table}`, of a run that is not there,");
+            self.findings.push(LedgerFinding::RecordInserted { record });
+        }
+        Ok(())
+    }
+
+    /// The ids of runs.
+    fn ids(&self, sql: &str, run: Option<&RunId>) -> Result<Vec<RunId>, StoreError> {
+        self.reader.query(|connection| {
+            let run = run.map(|run| run.0.as_str());
+            connection.prepare_cached(sql)?.query_map([run], |row| Ok(RunId(row.get(0)?)))?.collect()
+        })
+    }
+
+    fn compare_all(&mut self, run: Option<&RunId>, mut held: BTreeMap<RunId, Held>) -> Result<(), StoreError> {
+        let present = self.ids(
+            "SELECT id FROM runs WHERE ?1 IS NULL OR id = ?1 OR parent = ?1 OR substr(id, 1, length(?1) + 1) = ?1 || '.'",
+            run,
+        )?;
         for id in present {
             match held.remove(&id) {
                 Some(held) => self.compare(&id, held)?,

@@ -8,6 +8,7 @@ mod guests;
 mod languages;
 mod messages;
 mod spent;
+mod supply;
 mod tidy;
 mod toolchain;
 mod transformers;
@@ -33,6 +34,9 @@ const HELP: &str = "cargo xtask COMMAND
               processor; builds some minutes the first time
   gpu-check   make target/gpu-check/clawhost-gpu-check.tar.xz: it checks a GPU on a machine with an NVIDIA driver and PyTorch,
               without Rust and without a network; builds long the first time; needs tar and xz
+  licences    check licences, sources, bans and advisories of everything that is built in, with cargo-deny
+  sbom        list everything that is built in, in the format CycloneDX: target/clawhost.cdx.json
+  release     build the program as it ships (profile `dist`), with that list beside it
   tidy        check floors, dependencies, sizes, names and documents
 
 Guests need a WebAssembly standard library. The first that is there is used:
@@ -53,6 +57,9 @@ fn main() -> ExitCode {
         Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),
         Some("gpu-check") => gpu_check::main(rest),
+        Some("licences") => supply::licences(),
+        Some("sbom") => supply::sbom().map(|_| ()),
+        Some("release") => supply::release(),
         Some("tidy") => tidy::main(),
         None | Some("help" | "--help" | "-h") => {
             say(HELP);

@@ -337,21 +337,27 @@ fn architecture(findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Every promise of SECURITY.md names existing tests. Promises are the rows of tables with the columns `promise` and `test`.
+/// Every promise of SECURITY.md names existing tests, and the day on which somebody last tried to break it. Promises are the rows of tables with
+/// the columns `promise`, `test` and `attacked`.
 fn promises(findings: &mut Findings) -> Result<()> {
     let path = root().join("host/SECURITY.md");
     let text = std::fs::read_to_string(&path).with_context(|| shown(&path))?;
     let sources: String = all_sources()?.into_iter().map(|(_, text)| text).collect();
     let (mut inside, mut promised) = (false, 0);
     for line in text.lines() {
-        inside = line == "| promise | test |" || (inside && line.starts_with('|'));
-        let Some((promise, tests)) = line.trim_end_matches(['|', ' ']).rsplit_once(" | ").filter(|_| inside) else {
+        inside = line == "| promise | test | attacked |" || (inside && line.starts_with('|'));
+        let row = line.trim_end_matches(['|', ' ']).rsplit_once(" | ").filter(|_| inside);
+        let Some(((promise, tests), attacked)) = row.and_then(|(row, day)| Some((row.rsplit_once(" | ")?, day))) else {
             continue;
         };
         if promise == "| promise" || promise.starts_with("|---") {
             continue;
         }
         promised += 1;
+        let is_day = attacked.len() == 10 && attacked.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        if !is_day && attacked != "—" {
+            findings.add(format!("{}: no day of the last attack for{}", shown(&path), promise.trim_start_matches('|')));
+        }
         let names: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
         if names.is_empty() {
             findings.add(format!("{}: no test for{}", shown(&path), promise.trim_start_matches('|')));

@@ -13,7 +13,7 @@ use crate::events::{Event, EventSink};
 use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, HostSettings, RequestError, Workspace};
-use clawhost_core::{DamagedRecord, Discrepancy, EpisodeId, RunId, standing};
+use clawhost_core::{DamagedRecord, Discrepancy, EpisodeId, LedgerReport, RunId, standing};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
 use group::{Assembled, Replayed};
 use plugins::KeptPlugins;
@@ -62,6 +62,23 @@ pub struct ReplayedRun {
     pub report: ReplayReport,
 }
 
+/// What a replay found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplayedRecords {
+    /// The runs.
+    pub runs: Vec<ReplayedRun>,
+    /// The check of the ledger against all records, if all runs were replayed. Otherwise each run has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerReport>,
+}
+
+impl ReplayedRecords {
+    /// Whether everything could be replayed and agrees.
+    pub fn is_clean(&self) -> bool {
+        self.runs.iter().all(|one| one.report.is_clean()) && self.ledger.as_ref().is_none_or(LedgerReport::is_clean)
+    }
+}
+
 /// Replays stored episodes and their verdicts, run by run, the newest first. An unreadable record is a finding and does
 /// not end the replay. If all runs are replayed, those without episodes are skipped.
 ///
@@ -72,15 +89,24 @@ pub async fn replay(
     request: &ReplayRequest,
     cancel: &Cancel,
     events: &dyn EventSink,
-) -> Result<Vec<ReplayedRun>, AppError> {
+) -> Result<ReplayedRecords, AppError> {
     let reader = workspace.reader()?;
+    let ledger = match &request.of {
+        ReplayOf::Runs(RunChoice::All) => Some(reader.check_ledger(None, workspace.ledger_key())?),
+        _ => None,
+    };
     // One episode is found by its name. Its group is read too, because a verdict may be about the group.
     let (runs, only) = match &request.of {
         ReplayOf::Episode(name) => {
             let episode = find_episode(&*reader, name)?;
             (vec![episode.run.clone()], Some(episode))
         }
-        ReplayOf::Runs(choice) => (choose_runs(&*reader, choice)?.into_iter().map(|row| row.id).collect(), None),
+        ReplayOf::Runs(choice) => match choose_runs(&*reader, choice) {
+            Ok(rows) => (rows.into_iter().map(|row| row.id).collect(), None),
+            // Where runs ought to be, that there is none is what the ledger says.
+            Err(_) if is_unclean(ledger.as_ref()) => (Vec::new(), None),
+            Err(error) => return Err(error),
+        },
     };
     // Plugins of any kind may be stored here.
     let host = workspace.host_as(&HostSettings { allow_interpreters: true, ..workspace.settings().host.clone() })?;
@@ -94,7 +120,7 @@ pub async fn replay(
             Some(episode) => StoredEpisodes::group_of(&*reader, episode)?,
             None => StoredEpisodes::of_run(&*reader, run)?,
         };
-        if stored.remaining() == 0 && runs.len() > 1 {
+        if stored.remaining() == 0 && (runs.len() > 1 || is_unclean(ledger.as_ref())) {
             continue;
         }
         if stored.remaining() == 0 {
@@ -110,15 +136,23 @@ pub async fn replay(
         };
         if only.is_none() {
             report.take_absent(reader.run(run)?.as_ref());
-            report.ledger = Some(reader.check_ledger(run, workspace.ledger_key())?);
+            if ledger.is_none() {
+                report.ledger = Some(reader.check_ledger(Some(run), workspace.ledger_key())?);
+            }
         }
         report.findings.sort_by(|one, other| one.episode.cmp(&other.episode));
         all.push(ReplayedRun { run: run.clone(), episode: only, report });
     }
     match runs.first() {
-        Some(newest) if all.is_empty() => Err(RequestError::NoEpisodes { run: newest.0.clone() }.into()),
-        _ => Ok(all),
+        Some(newest) if all.is_empty() && !is_unclean(ledger.as_ref()) => {
+            Err(RequestError::NoEpisodes { run: newest.0.clone() }.into())
+        }
+        _ => Ok(ReplayedRecords { runs: all, ledger }),
     }
+}
+
+fn is_unclean(ledger: Option<&LedgerReport>) -> bool {
+    ledger.is_some_and(|ledger| !ledger.is_clean())
 }
 
 /// A run that cannot be read.

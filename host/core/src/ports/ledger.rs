@@ -79,7 +79,7 @@ pub struct LedgerHead {
     pub code: String,
 }
 
-/// The result of checking the ledger against the records of a run.
+/// The result of checking the ledger against records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerReport {
     /// Entries of the whole ledger.
@@ -102,9 +102,10 @@ impl LedgerReport {
 
 /// Checks the ledger.
 pub trait LedgerReader {
-    /// Checks the chain of the whole ledger, and the records of a run and its phases against it.
+    /// Checks the chain of the whole ledger, that every run is there and no other, and the records of a run and its phases against it; `None`: the
+    /// records of all runs.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn check_ledger(&self, run: &RunId, key: &LedgerKey) -> Result<LedgerReport, StoreError>;
+    fn check_ledger(&self, run: Option<&RunId>, key: &LedgerKey) -> Result<LedgerReport, StoreError>;
 }

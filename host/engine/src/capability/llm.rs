@@ -103,11 +103,7 @@ impl State {
             _ => Ok(response),
         });
         let bytes = answer.as_ref().map_or(0, |response| response.message.len());
-        // Also an answer that failed was asked, and an endpoint may say that it used nothing.
-        let recorded = u64::try_from(asked.request.bytes().saturating_add(bytes)).unwrap_or(u64::MAX) / BYTES_PER_TOKEN;
-        let used = answer.as_ref().map_or(0, tokens).max(recorded);
-        self.llm_tokens = self.llm_tokens.saturating_sub(asked.read).saturating_add(used);
-        self.journal.push(JournalEntry {
+        let entry = JournalEntry {
             turn: self.turn,
             import: "llm".to_owned(),
             request: asked.journal_request(),
@@ -115,7 +111,9 @@ impl State {
                 Ok(response) => serde_json::json!({ "ok": response }),
                 Err(error) => serde_json::json!({ "error": error }),
             },
-        });
+        };
+        self.llm_tokens = self.llm_tokens.saturating_sub(asked.read).saturating_add(tokens(&entry));
+        self.journal.push(entry);
         let answer = match answer {
             Ok(response) => Ok(llm::Response {
                 usage: convert::usage_to(&response.usage),
@@ -147,13 +145,15 @@ struct Admitted {
     read: u64,
 }
 
-/// Recorded bytes that count as a token, whatever the endpoint says: four times those of ordinary text. So the limit on tokens bounds the
-/// journal.
-const BYTES_PER_TOKEN: u64 = 16;
+/// Recorded bytes that count as a token, whatever the endpoint says: ordinary text has a tenth of them. So the limit on tokens bounds the journal.
+const BYTES_PER_TOKEN: usize = 64;
 
-/// Tokens that an answer counts: at least one, whatever its endpoint says.
-pub(crate) fn tokens(answer: &ModelResponse) -> u64 {
-    answer.usage.tokens().max(1)
+/// Tokens that an entry of the journal counts: at least one for an answer, whatever its endpoint says, and some for what is recorded. A refused
+/// request used none, but is recorded too.
+pub(crate) fn tokens(entry: &JournalEntry) -> u64 {
+    let used = entry.answer().and_then(Result::ok).map_or(0, |answer| answer.usage.tokens().max(1));
+    let recorded = entry.request.to_string().len().saturating_add(entry.response.to_string().len());
+    used.max((recorded / BYTES_PER_TOKEN) as u64)
 }
 
 impl Admitted {

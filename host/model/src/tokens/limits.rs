@@ -34,5 +34,8 @@ pub(super) const LOAD_SECONDS: u64 = 30;
 /// Processor time in seconds for one request: a conversation, or the tokens of one. A megabyte of text takes about a second.
 pub(super) const REQUEST_SECONDS: u64 = 10;
 
+/// How often a model's texts may reach a limit before they are not interpreted any more. Otherwise every conversation would take its time.
+pub(super) const MOST_LIMITS: u32 = 3;
+
 /// Largest answer of the interpreting process in bytes: the tokens of the largest conversation as text.
 pub(super) const REPLY_BYTES: u64 = 256 << 20;

@@ -1,7 +1,8 @@
 //! The process that interprets the texts of a model folder: started when it is first needed, and again if it reached a limit.
 
-use super::limits::{LOAD_SECONDS, MEMORY_BYTES, REPLY_BYTES, REQUEST_SECONDS};
+use super::limits::{LOAD_SECONDS, MEMORY_BYTES, MOST_LIMITS, REPLY_BYTES, REQUEST_SECONDS};
 use super::order::{Ask, Facts, Sources, Told};
+use super::serve::PANICKED;
 use crate::LocalModelError;
 use clawhost_child::{ChildProgram, How, how_it_ended};
 use std::borrow::Cow;
@@ -16,7 +17,14 @@ pub(super) struct TextProcess {
     program: ChildProgram,
     sources: Sources,
     facts: Facts,
-    running: Mutex<Option<Running>>,
+    running: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    running: Option<Running>,
+    /// How often a limit was reached.
+    limits: u32,
 }
 
 #[derive(Debug)]
@@ -51,7 +59,12 @@ impl TextProcess {
     pub(super) fn load(program: &ChildProgram, sources: Sources) -> Result<Self, LocalModelError> {
         let mut running = Running::start(program)?;
         let facts = running.load(&sources)?;
-        Ok(Self { program: program.clone(), sources, facts, running: Mutex::new(Some(running)) })
+        Ok(Self {
+            program: program.clone(),
+            sources,
+            facts,
+            running: Mutex::new(State { running: Some(running), limits: 0 }),
+        })
     }
 
     /// What the tokenizer is.
@@ -73,9 +86,13 @@ impl TextProcess {
     }
 
     fn ask_now(&self, ask: &Ask<'_>) -> Result<Told, LocalModelError> {
-        let mut place = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.limits >= MOST_LIMITS {
+            let what = format!("reached its limits {MOST_LIMITS} times and is not asked any more");
+            return Err(LocalModelError::TextLimit { subject: subject(ask), what });
+        }
         // Taken out: after an error it is dropped, and not asked again.
-        let mut running = match place.take() {
+        let mut running = match state.running.take() {
             Some(running) => running,
             None => {
                 let mut running = Running::start(&self.program)?;
@@ -83,9 +100,17 @@ impl TextProcess {
                 running
             }
         };
-        let told = running.ask(ask)?;
-        *place = Some(running);
-        Ok(told)
+        match running.ask(ask) {
+            Ok(told) => {
+                state.limits += u32::from(matches!(told, Told::Limit(_)));
+                state.running = Some(running);
+                Ok(told)
+            }
+            Err(error) => {
+                state.limits += u32::from(matches!(error, LocalModelError::TextLimit { .. }));
+                Err(error)
+            }
+        }
     }
 }
 
@@ -136,6 +161,7 @@ impl Running {
             Ok(How::OutOfTime) => limit(format!("took more than {seconds} s of processor time")),
             Ok(How::Aborted) => limit(format!("took more than {} MiB of memory, or its stack", MEMORY_BYTES >> 20)),
             Ok(How::Killed) => limit("was killed, perhaps for want of memory".to_owned()),
+            Ok(How::Code(code)) if code == i32::from(PANICKED) => limit("made its library fail".to_owned()),
             Ok(How::Code(code)) => limit(format!("ended its process with code {code}")),
             Ok(How::Signal(signal)) => limit(format!("ended its process with signal {signal}")),
             Err(error) => not_here(error),

@@ -6,7 +6,7 @@ use super::order::{Ask, Told};
 use std::io::{BufRead, Read as _, Write};
 
 /// Exit code of a process whose libraries panicked.
-const PANICKED: u8 = 70;
+pub(super) const PANICKED: u8 = 70;
 
 /// Answers questions, one line each, until the input ends. The first one gives the texts. Call it in a process of its own: it limits the
 /// memory of that process to two gigabytes, and its processor time for every question. Returns the exit code.
