@@ -242,14 +242,12 @@ fn weights_that_overflow_are_an_error_by_name() {
         std::fs::write(&file, bytes).unwrap();
         refused(&folder, expect);
     };
-    for (name, value) in [("rms_norm_eps", "1e308"), ("rope_theta", "0")] {
-        let folder = Folder::new();
-        let file = folder.0.path().join("config.json");
-        let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        config[name] = serde_json::from_str(value).unwrap();
-        folder.write("config.json", &config.to_string());
-        refused(&folder, &format!("config.json: {name} is "));
-    }
+    let folder = Folder::new();
+    let file = folder.0.path().join("config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    config["rms_norm_eps"] = 1e308.into();
+    folder.write("config.json", &config.to_string());
+    refused(&folder, "config.json: rms_norm_eps is ");
     check(3e38, "holds a value that is not finite, or above 1e9");
     check(9e8, "the model's logits are not finite");
 }

@@ -193,3 +193,27 @@ fn what_the_ledger_contradicts_is_reported() {
     let said = stdout(&bench.run(&["replay"]));
     assert!(said.contains("ledger      the labels of run run-"), "{said}");
 }
+
+#[test]
+fn a_replay_of_all_runs_names_a_run_that_is_gone() {
+    let Some(bench) = Bench::new("a_replay_of_all_runs_names_a_run_that_is_gone") else { return };
+    play(&bench);
+    play(&bench);
+    let whole = bench.out(&["replay", "--all", "--quiet"]);
+    assert_eq!(whole.matches("ledger      ").count(), 1, "one check of everything: {whole}");
+    let removed = |sql: &str| {
+        change(&bench, sql);
+        for arguments in [&["replay", "--all", "--quiet"][..], &["replay", "--all", "--quiet", "--json"]] {
+            let output = bench.run(arguments);
+            assert_eq!(output.status.code(), Some(7), "{sql}: {}{}", stdout(&output), stderr(&output));
+            assert!(stdout(&output).contains("ledger"), "{}", stdout(&output));
+        }
+        stdout(&bench.run(&["replay", "--all", "--quiet"]))
+    };
+    let one = removed("PRAGMA foreign_keys = 0; DELETE FROM runs WHERE number = 1");
+    assert!(one.contains("was removed: entry ") && one.contains(" of the ledger has it"), "{one}");
+    let newest = bench.run(&["replay", "--quiet"]);
+    assert_eq!(newest.status.code(), Some(7), "a replay of one run names those that are gone: {}", stdout(&newest));
+    let all = removed("PRAGMA foreign_keys = 0; DELETE FROM verdicts; DELETE FROM episodes; DELETE FROM runs");
+    assert_eq!(all.matches("was removed").count(), 2, "also if there is no run any more: {all}");
+}
