@@ -120,6 +120,12 @@ fn a_template_that_evades_the_probe_fails_some_episodes_and_the_others_are_playe
     let summary = bench.json(&arguments);
     let failed = summary["endings"]["failed: llm(refused)"].as_u64();
     assert!(failed.is_some_and(|failed| (1..8).contains(&failed)), "{}", summary["endings"]);
+    // Otherwise every conversation could take the time of a limit.
+    let many = ["run", &math, "--policy", &policy, "--episodes", "60", "--max-tokens", "2", "--failure-budget", "1"];
+    bench.json(&many);
+    let told = bench.out(&["episodes", "export"]);
+    let limits = told.matches("took more than 2048 MiB of memory").count();
+    assert!(told.contains("reached its limits 3 times and is not asked any more") && limits >= 3, "{limits}");
 }
 
 /// The process that interprets texts for a process, once it is there.

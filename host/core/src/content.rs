@@ -25,6 +25,8 @@ pub fn content_digest(episode: &Episode) -> Digest {
         without_report(failure);
     }
     for record in &mut content.verdicts {
+        // It names the run. Which episodes were judged together follows from their groups.
+        record.group_digest = record.group_digest.map(|_| Digest::of(b"group"));
         if let Verdict::Failed(failure) = &mut record.verdict {
             without_report(failure);
         }
@@ -103,6 +105,9 @@ mod tests {
         let same = of(|_| {});
         assert_eq!(of(|e| e.run = RunId("run-other".into())), same, "the run");
         assert_eq!(of(|e| e.created_at += 1), same, "the time");
+        let judged_with = |group: Option<&[u8]>| of(|e| e.verdicts[0].group_digest = group.map(Digest::of));
+        assert_eq!(judged_with(Some(b"run-a")), judged_with(Some(b"run-b")), "the run in the digest of a group");
+        assert_ne!(judged_with(Some(b"run-a")), judged_with(None), "whether a group was judged");
         assert_eq!(of(|e| e.turns[0].timing.policy_us += 17), same, "the durations");
         let waits = |at: u64| {
             of(|e| {
