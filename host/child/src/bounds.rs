@@ -18,13 +18,14 @@ pub fn bound_memory(bytes: u64) {
     let _ = bytes;
 }
 
-/// Limits the processor time of this process to this number of seconds from now on, rounded up to whole ones. A later call sets it anew.
+/// Limits the processor time of this process to this number of seconds from now on; seconds of the system are whole ones, so it may end up to one
+/// second earlier. A later call sets it anew.
 pub fn bound_processor_time(seconds: u64) {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, getrlimit, setrlimit};
         let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let used = u64::try_from(used.tv_sec).unwrap_or(0).saturating_add(u64::from(used.tv_nsec > 0));
+        let used = u64::try_from(used.tv_sec).unwrap_or(0);
         let mut limit = getrlimit(Resource::Cpu);
         let most = used.saturating_add(seconds);
         // The soft limit sends a signal that the parent recognises. The hard one stays as it is: it cannot be raised again.

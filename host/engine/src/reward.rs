@@ -305,11 +305,8 @@ fn blame_the_budget(verdicts: &mut Result<Vec<Verdict>, Failure>, spent: &str) {
     let failure = || failure::budget(spent);
     match verdicts {
         Err(of_all) => *of_all = failure(),
-        Ok(each) => {
-            for verdict in each.iter_mut().filter(|verdict| matches!(verdict, Verdict::Failed(_))) {
-                *verdict = Verdict::Failed(failure());
-            }
-        }
+        // Also a score that was given without the model's answer: a resumed run would keep it.
+        Ok(each) => each.iter_mut().for_each(|verdict| *verdict = Verdict::Failed(failure())),
     }
 }
 
