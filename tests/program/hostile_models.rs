@@ -58,7 +58,7 @@ fn an_import_copies_nothing_of_a_model_that_cannot_answer() {
     assert!(!Path::new(&target).exists());
 }
 
-/// The beginning of a template that doubles a text as often as it is told.
+/// The beginning of a template that doubles a text `TIMES` times.
 const DOUBLED: &str =
     "{% set ns = namespace(x='0123456789abcdef') %}{% for i in range(TIMES) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
 

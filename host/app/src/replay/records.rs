@@ -113,7 +113,7 @@ fn learned_root(row: &RunRow, roots: &BTreeMap<String, Digest>) -> Option<Discre
 
 /// The differences between a run's row and the specification that it repeats.
 fn specified(row: &RunRow) -> Vec<Discrepancy> {
-    // A phase has the specification of its run. One that this version cannot read says nothing.
+    // A phase has the specification of its run. If this version cannot read it, there is nothing to compare with.
     let Ok(spec) = RunSpec::from_document(row.config.0.clone()) else { return Vec::new() };
     let kind = match spec.work {
         Work::Play => RunKind::Play,
