@@ -22,11 +22,18 @@ fn lines() -> UnboundedReceiver<std::io::Result<String>> {
     lines
 }
 
-/// Ctrl-C from now on. No signal is lost between two waits.
-fn interrupts() -> UnboundedReceiver<()> {
+/// Ctrl-C from now on. No signal is lost between two waits, nor before the first.
+fn interrupts() -> std::io::Result<UnboundedReceiver<()>> {
     let (sender, interrupts) = unbounded_channel();
+    #[cfg(unix)]
+    {
+        // The handler is there when this returns: a task may begin late, and until then the signal would end the program.
+        let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+        tokio::spawn(async move { while signal.recv().await.is_some() && sender.send(()).is_ok() {} });
+    }
+    #[cfg(not(unix))]
     tokio::spawn(async move { while tokio::signal::ctrl_c().await.is_ok() && sender.send(()).is_ok() {} });
-    interrupts
+    Ok(interrupts)
 }
 
 /// Opens the model.
@@ -68,7 +75,7 @@ fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
 
 pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Exit> {
     let mut conversation = open(context, arguments)?;
-    let (mut lines, mut interrupts, terminal) = (lines(), interrupts(), std::io::stdin().is_terminal());
+    let (mut lines, mut interrupts, terminal) = (lines(), interrupts()?, std::io::stdin().is_terminal());
     let (mut notes, is_shown) = (crate::terminal::stderr(), !context.json());
     loop {
         if terminal {
