@@ -15,6 +15,8 @@ pub struct ClientRequest {
     pub stream: bool,
     /// Whether a stream is to report usage. The Anthropic dialect always does.
     pub include_usage: bool,
+    /// Number of requested answers, at least 1. A server of this crate's writers gives one.
+    pub answers: u32,
 }
 
 /// The metadata of an answer. The server provides all of it; this crate has no clock and no random source.

@@ -114,6 +114,67 @@ impl SseReader {
     }
 }
 
+/// Cuts a stream into whole events, byte for byte as they came, for a gateway that passes them on.
+#[derive(Debug, Default)]
+pub struct SseCutter {
+    waiting: Vec<u8>,
+    /// Where the search for the end of the first event goes on.
+    seen: usize,
+}
+
+impl SseCutter {
+    /// Adds bytes; returns the events that they complete, each with the empty line that ends it.
+    ///
+    /// # Errors
+    /// An event is longer than [`EVENT_BYTES`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
+        self.waiting.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        while let Some(end) = self.end_of_event() {
+            let rest = self.waiting.split_off(end);
+            events.push(std::mem::replace(&mut self.waiting, rest));
+            self.seen = 0;
+        }
+        if self.waiting.len() > EVENT_BYTES {
+            return Err(WireError::TooLarge(format!("an event is longer than {EVENT_BYTES} bytes")));
+        }
+        Ok(events)
+    }
+
+    /// The bytes after the last whole event.
+    pub fn rest(self) -> Vec<u8> {
+        self.waiting
+    }
+
+    /// The place behind the first empty line. A carriage return at the end of what came may be the first half of a line end, so it waits.
+    fn end_of_event(&mut self) -> Option<usize> {
+        let line_end = |at: usize| match (self.waiting.get(at), self.waiting.get(at + 1)) {
+            (Some(b'\n'), _) => Some(Some(1)),
+            (Some(b'\r'), Some(b'\n')) => Some(Some(2)),
+            (Some(b'\r'), Some(_)) => Some(Some(1)),
+            (Some(b'\r'), None) => None,
+            _ => Some(None),
+        };
+        let mut at = self.seen;
+        while at < self.waiting.len() {
+            let Some(length) = line_end(at)? else {
+                at += 1;
+                continue;
+            };
+            match line_end(at + length)? {
+                Some(second) if at + length < self.waiting.len() => return Some(at + length + second),
+                _ => {}
+            }
+            if at + length >= self.waiting.len() {
+                break;
+            }
+            at += length;
+        }
+        self.seen = at;
+        None
+    }
+}
+
 /// Serialises an event. An empty name is omitted; line ends in a name are removed, since they would end it.
 pub fn write(name: &str, data: &str) -> String {
     let mut text = String::new();
@@ -191,7 +252,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whole_events_are_cut_as_they_came() {
+        let check = |pieces: &[&str], events: &[&str], rest: &str| {
+            let mut cutter = SseCutter::default();
+            let found: Vec<Vec<u8>> = pieces.iter().flat_map(|piece| cutter.push(piece.as_bytes()).unwrap()).collect();
+            let found: Vec<String> = found.into_iter().map(|event| String::from_utf8(event).unwrap()).collect();
+            assert_eq!(found, events, "{pieces:?}");
+            assert_eq!(String::from_utf8(cutter.rest()).unwrap(), rest, "{pieces:?}");
+        };
+        check(&["data: a\n\nda", "ta: b\n", "\n"], &["data: a\n\n", "data: b\n\n"], "");
+        check(&["data: a\r\n\r", "\ndata: b"], &["data: a\r\n\r\n"], "data: b");
+        check(&["data: a\r\rx"], &["data: a\r\r"], "x");
+        check(&[": c\n\n", "\n", "data: a\n"], &[": c\n\n"], "\ndata: a\n");
+        let long = "x".repeat(6 << 20);
+        let mut cutter = SseCutter::default();
+        assert!(cutter.push(long.as_bytes()).is_ok() && cutter.push(long.as_bytes()).is_err());
+    }
+
     proptest! {
+        #[test]
+        fn cut_events_hold_every_byte_and_parse_alike(
+            text in "(data: [aä]{0,3}(\n|\r|\r\n)|event: e\n|\n|\r\n|: c\n){0,12}",
+            cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
+        ) {
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let mut cutter = SseCutter::default();
+            let mut events: Vec<Vec<u8>> = Vec::new();
+            for pair in cuts.windows(2) {
+                events.extend(cutter.push(&bytes[pair[0]..pair[1]]).unwrap());
+            }
+            events.push(cutter.rest());
+            let one_by_one: Vec<(String, String)> = events.iter().flat_map(|event| read(event)).collect();
+            prop_assert_eq!(one_by_one, read(bytes));
+            prop_assert_eq!(events.concat(), bytes);
+        }
+
         #[test]
         fn fragmentation_does_not_matter(
             text in "(data: [a\u{e4}\u{1f600}]{0,4}(\n|\r|\r\n)|event: e\n|\n|\r\n|: c\n|\u{feff}){0,12}",

@@ -39,7 +39,7 @@ pub fn read_request(body: &str) -> Result<ClientRequest, WireError> {
     let stream = fields.flag("stream")?.unwrap_or(false);
     unknown.extend(fields.rest());
     let unknown = (!unknown.is_empty()).then(|| UnknownFields { dialect: DIALECT.to_owned(), fields: unknown });
-    Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage: true })
+    Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage: true, answers: 1 })
 }
 
 /// Tools that the client runs. Their additional fields, and tools that the endpoint runs, are kept as the unknown field

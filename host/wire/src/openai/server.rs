@@ -37,9 +37,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
     if alternatives.is_some() && !wants_logprobs {
         return Err(fields.problem("top_logprobs", "needs logprobs to be true"));
     }
-    if fields.count("n", 1)?.is_some_and(|answers| answers > 1) {
-        return Err(fields.problem("n", "must be 1: one answer is given to a request"));
-    }
+    let answers = fields.count("n", 1)?.unwrap_or(1);
     let stop = match fields.take("stop") {
         None => Vec::new(),
         Some(Value::String(text)) => vec![text],
@@ -68,7 +66,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
     };
     unknown.extend(fields.rest());
     let unknown = (!unknown.is_empty()).then(|| UnknownFields { dialect: DIALECT.to_owned(), fields: unknown });
-    Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage })
+    Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage, answers })
 }
 
 fn seed(fields: &mut Fields) -> Result<Option<u64>, WireError> {
@@ -278,7 +276,7 @@ mod tests {
         check(json!({"temperature": 3}), "temperature: must be a number from 0 to 2");
         check(json!({"top_p": "a"}), "top_p: must be a number from 0 to 1");
         check(json!({"max_tokens": 0}), "max_tokens: must be a whole number of at least 1");
-        check(json!({"n": 2}), "n: must be 1: one answer is given to a request");
+        check(json!({"n": 0}), "n: must be a whole number of at least 1");
         check(json!({"top_logprobs": 2}), "top_logprobs: needs logprobs to be true");
         check(json!({"logprobs": true, "top_logprobs": 21}), "top_logprobs: must be at most 20");
         check(json!({"stop": [7]}), "stop: must be a list of texts");
@@ -294,7 +292,10 @@ mod tests {
         let plain = read(json!({"stream": null, "tools": null})).unwrap();
         let messages = vec![Message::text(Role::User, Origin::User, "hi")];
         let request = ModelRequest { messages, max_tokens: 99, ..ModelRequest::default() };
-        assert_eq!(plain, ClientRequest { model: "m".into(), request, stream: false, include_usage: false });
+        assert_eq!(
+            plain,
+            ClientRequest { model: "m".into(), request, stream: false, include_usage: false, answers: 1 }
+        );
         let both =
             read(json!({"max_tokens": 5, "max_completion_tokens": 7, "stop": "END", "seed": -1})).unwrap().request;
         assert_eq!((both.max_tokens, both.stop, both.seed), (7, vec!["END".to_owned()], Some(u64::MAX)));
