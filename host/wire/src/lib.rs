@@ -1,6 +1,6 @@
 //! The JSON of model endpoints (floor 1, pure).
 //!
-//! [`openai`] implements the chat dialect, [`anthropic`] the messages dialect. Each has two sides. The client side writes a
+//! [`openai`] implements the chat dialect, [`anthropic`] the messages dialect, [`responses`] the newer shape of OpenAI's requests. Each has two sides. The client side writes a
 //! [`ModelRequest`] for an endpoint and parses its answer into a [`ModelResponse`]. The server side parses a client's
 //! request into a [`ClientRequest`] and writes an answer for it. [`sse`] reads and writes event streams; [`StreamedAnswer`]
 //! parses an answer from one. Unknown fields are kept.
@@ -11,9 +11,12 @@
 //! [`ModelResponse`]: clawhost_core::ModelResponse
 
 pub mod anthropic;
+pub mod completions;
 mod kept;
 pub mod openai;
+pub mod responses;
 mod server;
+pub mod splice;
 pub mod sse;
 mod stream;
 

@@ -72,7 +72,7 @@ fn usage(usage: Usage) -> Value {
 }
 
 /// Null if there are none.
-fn logprobs(tokens: &[TokenLogprob]) -> Value {
+pub(crate) fn logprobs(tokens: &[TokenLogprob]) -> Value {
     let one = |text: &str, logprob: f64| json!({"token": text, "logprob": logprob, "bytes": text.as_bytes()});
     let token = |token: &TokenLogprob| {
         let alternatives = token.alternatives.iter().map(|(text, logprob)| one(text, *logprob));

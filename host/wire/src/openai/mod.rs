@@ -9,8 +9,10 @@ mod response;
 mod server;
 mod stream;
 
+pub(crate) use answer::logprobs as logprobs_of;
 pub use answer::{StreamWriter, body, error_body};
 pub use request::{TokenLimit, request};
+pub(crate) use response::logprobs as logprobs_in;
 pub use response::response;
 pub use server::read_request;
 pub use stream::StreamReader;

@@ -66,7 +66,7 @@ pub(super) fn usage(usage: &ChatUsage) -> Usage {
 }
 
 /// The log-probs of a choice. Entries without a number are skipped, so that they do not invalidate the answer.
-pub(super) fn logprobs(choice: &Value) -> Vec<TokenLogprob> {
+pub(crate) fn logprobs(choice: &Value) -> Vec<TokenLogprob> {
     let one = |token: &Value| {
         let logprob = token.get("logprob")?.as_f64()?;
         // Servers round: a near-certain token may be slightly above 0.
