@@ -3,9 +3,9 @@
 use super::*;
 use clawhost_core::{
     Closing, Digest, Ending, EpisodeHeader, EpisodeId, EpisodeOrigin, EpisodeRecorder, EpisodeStore as _,
-    ExpectedVerdict, LiveSession, LlmIdentity, Message, ModelResponse, Observed, OpenEpisode, Origin, PolicyRecord,
-    Recorded, RewardSource, Role, RunId, RunKind, RunLabels, RunRecord, Sampling, SpecDocument, StateConfig, StateId,
-    Task, Usage,
+    ExchangeOutcome, ExchangeRow, ExpectedVerdict, LiveSession, LiveStore as _, LlmIdentity, Message, ModelResponse,
+    Observed, OpenEpisode, Origin, PolicyRecord, Recorded, RewardSource, Role, RunId, RunKind, RunLabels, RunRecord,
+    Sampling, SpecDocument, SpoolPlace, StateConfig, StateId, Task, Usage,
 };
 use clawhost_store::{Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -75,7 +75,14 @@ fn with_live_episodes(bench: &Bench) {
             session: session(2),
             opened_at: 5,
         };
-        store.open_episode(&open).await.unwrap();
+        let row = ExchangeRow {
+            episode: open,
+            position: 0,
+            at: 5,
+            outcome: ExchangeOutcome::Complete,
+            document: "{}".into(),
+        };
+        store.record_exchanges(vec![row], SpoolPlace::default()).await.unwrap();
     });
 }
 

@@ -2,10 +2,11 @@
 
 use crate::records::{cost, cost_of, episode, filled, golden, names, opened, phase, put, recorded, recorded_as, run};
 use clawhost_core::{
-    Admission, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeOrigin, EpisodeReader as _, EpisodeState,
-    EpisodeStore as _, ExpectedVerdict, Feedback, Judged, LearningStore as _, LiveSession, NotAdmitted, OpenEpisode,
-    PhaseState, Recorded, RewardRecord, RewardSource, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument,
-    StoreError, Usage, Verdict,
+    Admission, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeOrigin, EpisodeProgress, EpisodeReader as _,
+    EpisodeState, EpisodeStore as _, ExchangeOutcome, ExchangeRow, ExpectedVerdict, Feedback, Judged,
+    LearningStore as _, LiveReader as _, LiveSession, LiveStore as _, NotAdmitted, OpenEpisode, PhaseState, Recorded,
+    RewardRecord, RewardSource, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument, SpoolPlace, StoreError,
+    Usage, Verdict,
 };
 use clawhost_store::{FILE, Reader};
 use std::collections::BTreeMap;
@@ -363,15 +364,35 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
         session: session.clone(),
         opened_at: 7,
     };
-    store.open_episode(&open).await.unwrap();
+    let exchange = |position, outcome| ExchangeRow {
+        episode: open.clone(),
+        position,
+        at: 10 + u64::from(position),
+        outcome,
+        document: format!("{{\"position\":{position}}}"),
+    };
+    let place = SpoolPlace { segment: 1, offset: 70 };
+    let first = vec![exchange(0, ExchangeOutcome::Complete), exchange(1, ExchangeOutcome::Incomplete)];
+    store.record_exchanges(first.clone(), place).await.unwrap();
     let reader = || Reader::open(folder.path()).unwrap();
-    assert_eq!(reader().open_episodes(None).unwrap(), std::slice::from_ref(&open));
+    let progress = |turns, is_complete, last_at| EpisodeProgress { episode: open.clone(), turns, is_complete, last_at };
+    assert_eq!(reader().open_episodes(None).unwrap(), [progress(1, false, 11)]);
+    assert_eq!(reader().spool_place().unwrap(), place);
+    // After a crash the same exchanges come again, and more.
+    let place = SpoolPlace { segment: 2, offset: 5 };
+    let again = [first, vec![exchange(2, ExchangeOutcome::Complete)]].concat();
+    store.record_exchanges(again, place).await.unwrap();
+    assert_eq!(reader().open_episodes(None).unwrap(), [progress(2, true, 12)]);
+    assert_eq!(reader().exchanges(&open.run, &open.id).unwrap().len(), 3);
+    assert_eq!((reader().spool_place().unwrap(), reader().next_position(&open.run).unwrap()), (place, 1));
     assert_eq!(reader().open_episodes(Some(&RunId("run-a".into()))).unwrap(), []);
     assert!(reader().episodes(&EpisodeFilter::default()).unwrap().is_empty());
 
     let recorded = Episode { origin: EpisodeOrigin::live(session), verdicts: Vec::new(), ..episode("run-live", 0) };
     put(&store, vec![recorded_as(recorded.clone())]).await.unwrap();
     assert!(reader().open_episodes(None).unwrap().is_empty(), "its record closes it");
+    assert!(reader().exchanges(&open.run, &open.id).unwrap().is_empty(), "they are part of the episode");
+    assert_eq!(reader().next_position(&open.run).unwrap(), 1);
     let row = reader().episodes(&EpisodeFilter::default()).unwrap().remove(0);
     assert_eq!((row.live, row.environment.as_str()), (true, "assistant"));
     assert_eq!(reader().episode("ep-0000").unwrap().unwrap().origin, recorded.origin);

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, PhaseState,
     PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage,
 };
 use std::collections::BTreeMap;
@@ -55,10 +55,6 @@ impl EpisodeStore for MemoryStore {
     }
 
     async fn append(&self, _: &RunId, _: Vec<Recorded>, _: Usage) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -32,6 +32,7 @@ mod learning;
 mod leases;
 mod ledger;
 mod ledger_check;
+mod live;
 mod packing;
 mod playbooks;
 mod plugins;

@@ -14,7 +14,7 @@ use crate::records::state_name;
 use crate::schema;
 use clawhost_core::{
     DamagedRecord, Digest, Discrepancy, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow,
-    Listed, LiveSession, OpenEpisode, RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
+    Listed, RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params, params_from_iter};
 use std::collections::BTreeMap;
@@ -465,27 +465,6 @@ impl EpisodeReader for Reader {
                     "SELECT r.id FROM runs r CROSS JOIN episodes e ON e.run = r.number AND e.id = ?1 ORDER BY r.number DESC",
                 )?
                 .query_map([EpisodeKey::of(id)], |row| Ok(RunId(row.get(0)?)))?
-                .collect()
-        })
-    }
-
-    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<OpenEpisode>, StoreError> {
-        let open = |row: &Row<'_>| {
-            Ok(OpenEpisode {
-                run: RunId(row.get(0)?),
-                id: EpisodeId(row.get(1)?),
-                index: unsigned(row.get(2)?),
-                session: LiveSession { session: row.get(3)?, agent: row.get(4)?, alias: row.get(5)? },
-                opened_at: unsigned(row.get(6)?),
-            })
-        };
-        self.query(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at FROM open_episodes o
-                     JOIN runs r ON r.id = o.run WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position",
-                )?
-                .query_map([run.map(|run| &run.0)], open)?
                 .collect()
         })
     }

@@ -14,8 +14,8 @@ use crate::runs;
 use crate::writer::{Store, Write, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Digest, Episode, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted, OpenEpisode,
-    Recorded, RewardRecord, RewardRule, RunId, RunLabels, RunRecord, RunState, StoreError, Usage, admit,
+    Admission, Digest, Episode, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted, Recorded,
+    RewardRecord, RewardRule, RunId, RunLabels, RunRecord, RunState, StoreError, Usage, admit,
 };
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use std::collections::BTreeSet;
@@ -52,12 +52,6 @@ impl EpisodeStore for Store {
         };
         let spent = serde_json::json!(spent).to_string();
         self.write_with(Write::Append { run: run.clone(), rows, spent }, blobs).await
-    }
-
-    async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError> {
-        let mut episode = episode.clone();
-        episode.session = self.checked("a session").record(episode.session)?;
-        self.write(Write::Open(episode)).await
     }
 
     async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {
@@ -147,11 +141,13 @@ pub(crate) fn append(
         forget(transaction, &row.recorded.episode, released)?;
     }
     let mut closed = transaction.prepare_cached("DELETE FROM open_episodes WHERE run = ? AND id = ?")?;
+    let mut exchanged = transaction.prepare_cached("DELETE FROM exchanges WHERE run = ? AND episode = ?")?;
     let mut writer = RowWriter::new(transaction);
     for row in rows {
         let episode = &row.recorded.episode;
         if episode.origin.session().is_some() {
             closed.execute(params![episode.run.0, episode.id.0])?;
+            exchanged.execute(params![episode.run.0, episode.id.0])?;
         }
         writer.write(row)?;
         let kind = if row.recorded.replaces_existing { EntryKind::Replaced } else { EntryKind::Episode };
@@ -172,25 +168,6 @@ fn forget(transaction: &Transaction<'_>, episode: &Episode, released: &mut BTree
             "DELETE FROM episode_notes WHERE run = (SELECT number FROM runs WHERE id = ?) AND position = ?",
         )?
         .execute(params![episode.run.0, signed(episode.index)])?;
-    Ok(())
-}
-
-/// Records that a live episode has begun.
-pub(crate) fn open(transaction: &Transaction<'_>, episode: &OpenEpisode) -> rusqlite::Result<()> {
-    let OpenEpisode { run, id, index, session, opened_at } = episode;
-    transaction
-        .prepare_cached(
-            "INSERT INTO open_episodes (run, id, position, session, agent, alias, opened_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )?
-        .execute(params![
-            run.0,
-            id.0,
-            signed(*index),
-            session.session,
-            session.agent,
-            session.alias,
-            signed(*opened_at)
-        ])?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 9;
+const OLDEST: u32 = 10;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -142,6 +142,23 @@ const TABLES: &str = "
         opened_at INTEGER NOT NULL,
         PRIMARY KEY (run, id)
     ) WITHOUT ROWID;
+    -- The exchanges of open episodes. Appending the episode removes them.
+    CREATE TABLE exchanges (
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        -- 0: failed; 1: incomplete; 2: complete.
+        outcome INTEGER NOT NULL,
+        document TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX exchanges_by_episode ON exchanges (run, episode, position);
+    -- The place up to which exchanges were taken over from files; at most one row.
+    CREATE TABLE spool (
+        number INTEGER PRIMARY KEY CHECK (number = 1),
+        segment INTEGER NOT NULL,
+        offset INTEGER NOT NULL
+    );
     -- Rewards with verdicts.
     CREATE TABLE rewards (
         number INTEGER PRIMARY KEY,

@@ -1,8 +1,7 @@
 //! The port for writing runs and episodes.
 
 use crate::{
-    Admission, Digest, Episode, EpisodeId, LiveSession, PluginIdentity, RewardRecord, RunId, RunLabels, StateId,
-    StoreError, Usage,
+    Admission, Digest, Episode, EpisodeId, PluginIdentity, RewardRecord, RunId, RunLabels, StateId, StoreError, Usage,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -98,21 +97,6 @@ pub struct Recorded {
     pub replaces_existing: bool,
 }
 
-/// A live episode in progress.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenEpisode {
-    /// The run that it will belong to.
-    pub run: RunId,
-    /// Its id.
-    pub id: EpisodeId,
-    /// Its position in the run.
-    pub index: u64,
-    /// Its session.
-    pub session: LiveSession,
-    /// Unix time in milliseconds.
-    pub opened_at: u64,
-}
-
 /// A later verdict on a stored episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
@@ -135,10 +119,9 @@ pub trait EpisodeStore: Send + Sync {
     async fn begin_run(&self, run: &RunRecord) -> Result<(), StoreError>;
     /// Reopens an interrupted run.
     async fn resume_run(&self, run: &RunId) -> Result<(), StoreError>;
-    /// Records episodes with their notes, and the run's model usage so far, in one transaction. Durable when this returns.
+    /// Records episodes with their notes, and the run's model usage so far, in one transaction. Durable when this returns. A live episode is
+    /// closed by it: its exchanges are part of the episode from then on.
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
-    /// Records the start of a live episode. Appending the episode closes it.
-    async fn open_episode(&self, episode: &OpenEpisode) -> Result<(), StoreError>;
     /// Adds verdicts to stored episodes by [`admit`](crate::admit), in one transaction, against the verdicts that are stored
     /// by then. Returns the result of each, in order.
     async fn judge(&self, judged: Vec<Judged>) -> Result<Vec<Admission>, StoreError>;

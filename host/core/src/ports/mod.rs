@@ -6,6 +6,7 @@ mod episode_store;
 mod learning_store;
 mod leases;
 mod ledger;
+mod live;
 mod llm;
 mod model_request;
 mod model_response;
@@ -21,10 +22,11 @@ pub use environment::{
     Environment, EnvironmentDescription, EpisodeRecords, LiveEpisode, ModelCallSource, Opening, StartParams, Status,
     StepResult,
 };
-pub use episode_store::{EpisodeStore, Judged, OpenEpisode, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
+pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use ledger::{LedgerFinding, LedgerHead, LedgerKey, LedgerReader, LedgerReport};
+pub use live::{EpisodeProgress, ExchangeOutcome, ExchangeRow, LiveReader, LiveStore, OpenEpisode, SpoolPlace};
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{

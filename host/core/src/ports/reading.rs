@@ -1,7 +1,7 @@
 //! Ports for reading stored runs, episodes, playbooks and plugins.
 
 use crate::{
-    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, OpenEpisode, PlaybookLedger, PlaybookVersion, RunId,
+    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, LiveReader, PlaybookLedger, PlaybookVersion, RunId,
     RunKind, RunReader, SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
@@ -193,8 +193,6 @@ pub trait EpisodeReader {
     fn episode(&self, name: &str) -> Result<Option<Episode>, StoreError>;
     /// The runs that have an episode with this id, newest first.
     fn runs_of_episode(&self, id: &str) -> Result<Vec<RunId>, StoreError>;
-    /// Live episodes in progress, of one run or of all, newest run first.
-    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<OpenEpisode>, StoreError>;
     /// The merged notes of a finished run.
     fn notes(&self, run: &RunId) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
     /// Checks the whole database; returns the first defect.
@@ -220,6 +218,12 @@ pub trait PluginReader {
 }
 
 /// Reads everything. One reader serves one thread at a time.
-pub trait StoreReader: EpisodeReader + RunReader + PlaybookReader + PluginReader + LedgerReader + Send {}
+pub trait StoreReader:
+    EpisodeReader + RunReader + LiveReader + PlaybookReader + PluginReader + LedgerReader + Send
+{
+}
 
-impl<T: EpisodeReader + RunReader + PlaybookReader + PluginReader + LedgerReader + Send> StoreReader for T {}
+impl<T: EpisodeReader + RunReader + LiveReader + PlaybookReader + PluginReader + LedgerReader + Send> StoreReader
+    for T
+{
+}

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Episode, EpisodeStore, Judged, OpenEpisode, Recorded, RewardRule, RunId, RunRecord, StoreError, Usage,
-    admit, effective_reward,
+    Admission, Episode, EpisodeStore, Judged, Recorded, RewardRule, RunId, RunRecord, StoreError, Usage, admit,
+    effective_reward,
 };
 use std::sync::{Arc, Mutex};
 
@@ -57,10 +57,6 @@ impl EpisodeStore for Memory {
             assert!(kept.iter().all(|known| known.episode.id != recorded.episode.id), "an episode was recorded twice");
         }
         kept.extend(episodes);
-        Ok(())
-    }
-
-    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
         Ok(())
     }
 

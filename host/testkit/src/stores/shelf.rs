@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, OpenEpisode, PhaseState,
+    Admission, Checkpoint, Digest, Episode, EpisodeStore, Judged, LargeState, LearningStore, PhaseState,
     PlaybookLedger, PlaybookVersion, Recorded, RunId, RunRecord, StoreError, Usage, recorded_root,
 };
 use std::collections::BTreeMap;
@@ -169,10 +169,6 @@ impl EpisodeStore for Shelf {
                 assert_eq!(before.is_some(), replaces_existing, "{run}: {index} is recorded twice, or takes no place");
             }
         })
-    }
-
-    async fn open_episode(&self, _: &OpenEpisode) -> Result<(), StoreError> {
-        panic!("no live episode is captured here")
     }
 
     async fn judge(&self, _: Vec<Judged>) -> Result<Vec<Admission>, StoreError> {

@@ -1,0 +1,94 @@
+//! The ports for live traffic: exchanges of agents are recorded one by one, and become an episode when their session ends.
+
+use crate::{EpisodeId, LiveSession, RunId, StoreError};
+use async_trait::async_trait;
+use serde::Serialize;
+
+/// A live episode in progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenEpisode {
+    /// The run that it will belong to.
+    pub run: RunId,
+    /// Its id.
+    pub id: EpisodeId,
+    /// Its position in the run.
+    pub index: u64,
+    /// Its session.
+    pub session: LiveSession,
+    /// Unix time in milliseconds.
+    pub opened_at: u64,
+}
+
+/// How far a live episode is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpisodeProgress {
+    /// The episode.
+    pub episode: OpenEpisode,
+    /// Answered exchanges.
+    pub turns: u64,
+    /// Whether the last exchange was answered whole.
+    pub is_complete: bool,
+    /// Unix time of the last exchange in milliseconds.
+    pub last_at: u64,
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExchangeOutcome {
+    /// With an error.
+    Failed,
+    /// The answer broke off.
+    Incomplete,
+    /// With a whole answer.
+    Complete,
+}
+
+/// One exchange of a live episode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExchangeRow {
+    /// The episode. Its first exchange opens it.
+    pub episode: OpenEpisode,
+    /// Position in the session, from 0. An exchange that is stored already stays as it is.
+    pub position: u32,
+    /// Unix time in milliseconds.
+    pub at: u64,
+    /// How it ended.
+    pub outcome: ExchangeOutcome,
+    /// The exchange as JSON text. A store does not interpret it.
+    pub document: String,
+}
+
+/// A place in the files from which exchanges are taken over: everything before it is stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct SpoolPlace {
+    /// Number of the file.
+    pub segment: u64,
+    /// Bytes from its beginning.
+    pub offset: u64,
+}
+
+/// Writes live traffic.
+#[async_trait]
+pub trait LiveStore: Send + Sync {
+    /// Records exchanges, and the place up to which they were taken over, in one transaction. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store cannot be written. Nothing was recorded then.
+    async fn record_exchanges(&self, exchanges: Vec<ExchangeRow>, through: SpoolPlace) -> Result<(), StoreError>;
+}
+
+/// Reads live traffic.
+pub trait LiveReader {
+    /// Live episodes in progress, of one run or of all, newest run first.
+    ///
+    /// # Errors
+    /// The store cannot be read; likewise for all methods below.
+    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError>;
+    /// The exchanges of a live episode in progress as JSON texts, in order.
+    fn exchanges(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<String>, StoreError>;
+    /// The place up to which exchanges were taken over.
+    fn spool_place(&self) -> Result<SpoolPlace, StoreError>;
+    /// The first position of a run behind those of its episodes, ended or in progress.
+    fn next_position(&self, run: &RunId) -> Result<u64, StoreError>;
+}

@@ -1,0 +1,120 @@
+//! Writes and reads live traffic: the exchanges of open episodes.
+
+use crate::integers::{signed, unsigned};
+use crate::reader::Reader;
+use crate::writer::{Store, Write};
+use async_trait::async_trait;
+use clawhost_core::{
+    EpisodeId, EpisodeProgress, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore, OpenEpisode, RunId,
+    SpoolPlace, StoreError,
+};
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+
+#[async_trait]
+impl LiveStore for Store {
+    async fn record_exchanges(&self, exchanges: Vec<ExchangeRow>, through: SpoolPlace) -> Result<(), StoreError> {
+        let door = self.checked("an exchange");
+        let clean = |mut row: ExchangeRow| -> Result<ExchangeRow, StoreError> {
+            row.episode.session = door.record(row.episode.session)?;
+            row.document = door.document(row.document)?;
+            Ok(row)
+        };
+        let rows = exchanges.into_iter().map(clean).collect::<Result<_, _>>()?;
+        self.write(Write::Exchanges(rows, through)).await
+    }
+}
+
+/// The number of an outcome in its column.
+fn outcome_number(outcome: ExchangeOutcome) -> i64 {
+    match outcome {
+        ExchangeOutcome::Failed => 0,
+        ExchangeOutcome::Incomplete => 1,
+        ExchangeOutcome::Complete => 2,
+    }
+}
+
+/// Records exchanges. What is stored already, open or as an episode, stays as it is: a crash may repeat the call.
+pub(crate) fn record(transaction: &Transaction<'_>, rows: &[ExchangeRow], through: SpoolPlace) -> rusqlite::Result<()> {
+    let mut open = transaction.prepare_cached(
+        "INSERT OR IGNORE INTO open_episodes (run, id, position, session, agent, alias, opened_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
+    )?;
+    for ExchangeRow { episode: OpenEpisode { run, id, index, session, opened_at }, position, at, outcome, document } in
+        rows
+    {
+        let LiveSession { session, agent, alias } = session;
+        open.execute(params![run.0, id.0, signed(*index), session, agent, alias, signed(*opened_at)])?;
+        insert.execute(params![run.0, id.0, position, signed(*at), outcome_number(*outcome), document])?;
+    }
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO spool (number, segment, offset) VALUES (1, ?, ?)")?
+        .execute(params![signed(through.segment), signed(through.offset)])?;
+    Ok(())
+}
+
+fn progress(row: &Row<'_>) -> rusqlite::Result<EpisodeProgress> {
+    let episode = OpenEpisode {
+        run: RunId(row.get(0)?),
+        id: EpisodeId(row.get(1)?),
+        index: unsigned(row.get(2)?),
+        session: LiveSession { session: row.get(3)?, agent: row.get(4)?, alias: row.get(5)? },
+        opened_at: unsigned(row.get(6)?),
+    };
+    let complete = outcome_number(ExchangeOutcome::Complete);
+    let is_complete = row.get::<_, Option<i64>>(8)? == Some(complete);
+    let last_at = row.get::<_, Option<i64>>(9)?.map_or(episode.opened_at, unsigned);
+    Ok(EpisodeProgress { turns: unsigned(row.get(7)?), is_complete, last_at, episode })
+}
+
+impl LiveReader for Reader {
+    fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at,
+                     (SELECT count(*) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id AND x.outcome = 2),
+                     (SELECT outcome FROM exchanges x WHERE x.run = o.run AND x.episode = o.id ORDER BY x.position DESC LIMIT 1),
+                     (SELECT max(at) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id)
+                     FROM open_episodes o JOIN runs r ON r.id = o.run
+                     WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position",
+                )?
+                .query_map([run.map(|run| &run.0)], progress)?
+                .collect()
+        })
+    }
+
+    fn exchanges(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<String>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT document FROM exchanges WHERE run = ? AND episode = ? ORDER BY position")?
+                .query_map([&run.0, &episode.0], |row| row.get(0))?
+                .collect()
+        })
+    }
+
+    fn spool_place(&self) -> Result<SpoolPlace, StoreError> {
+        self.query(|connection| {
+            let place =
+                |row: &Row<'_>| Ok(SpoolPlace { segment: unsigned(row.get(0)?), offset: unsigned(row.get(1)?) });
+            let stored =
+                connection.prepare_cached("SELECT segment, offset FROM spool")?.query_row([], place).optional()?;
+            Ok(stored.unwrap_or_default())
+        })
+    }
+
+    fn next_position(&self, run: &RunId) -> Result<u64, StoreError> {
+        self.query(|connection| {
+            let largest: Option<i64> = connection
+                .prepare_cached(
+                    "SELECT max(position) FROM (
+                     SELECT e.position FROM episodes e JOIN runs r ON r.number = e.run WHERE r.id = ?1
+                     UNION ALL SELECT position FROM open_episodes WHERE run = ?1)",
+                )?
+                .query_row([&run.0], |row| row.get(0))?;
+            Ok(largest.map_or(0, |largest| unsigned(largest).saturating_add(1)))
+        })
+    }
+}
