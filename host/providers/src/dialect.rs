@@ -89,7 +89,7 @@ impl Dialect {
     }
 
     /// Path of requests, after the versioned address.
-    fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::OpenAi => "/chat/completions",
             Self::Anthropic => "/messages",

@@ -15,6 +15,7 @@ mod key_file;
 mod metered;
 mod passing;
 mod scripted;
+mod upstream;
 
 pub use dialect::Dialect;
 pub use endpoint::{Endpoint, EndpointConfig};
@@ -23,3 +24,4 @@ pub use guarded::Guarded;
 pub use key_file::key_from_file;
 pub use metered::{Account, Budget, Ledger, Metered, Prices, Spending};
 pub use scripted::Scripted;
+pub use upstream::{Upstream, UpstreamAnswer, UpstreamConfig, UpstreamError};
