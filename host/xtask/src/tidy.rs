@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. A crate imports only crates of lower floors.
-const FLOORS: [(&str, u8); 19] = [
+const FLOORS: [(&str, u8); 21] = [
     ("clawhost-core", 0),
     ("clawhost-files", 0),
     ("clawhost-child", 0),
     ("clawhost-wire", 1),
+    ("clawhost-capture", 1),
     ("clawhost-follower", 1),
     ("clawhost-learn", 1),
     ("clawhost-run-config", 1),
@@ -23,6 +24,7 @@ const FLOORS: [(&str, u8); 19] = [
     ("clawhost-play", 3),
     ("clawhost-learning", 3),
     ("clawhost-burn", 3),
+    ("clawhost-gateway", 3),
     ("clawhost-app", 4),
     ("clawhost-devkit", 4),
     ("clawhost-cli", 5),
@@ -42,7 +44,7 @@ const LOOPS: [(&str, &[&str]); 2] = [
 ];
 
 /// Libraries that only these crates may import.
-const ONLY: [(&str, &[&str]); 17] = [
+const ONLY: [(&str, &[&str]); 20] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
@@ -56,6 +58,9 @@ const ONLY: [(&str, &[&str]); 17] = [
     ("tokenizers", &["clawhost-model"]),
     ("reqwest", &["clawhost-providers"]),
     ("rustls", &["clawhost-providers"]),
+    ("axum", &["clawhost-gateway"]),
+    ("hyper", &["clawhost-gateway"]),
+    ("hyper-util", &["clawhost-gateway"]),
     ("clap", &["clawhost-cli"]),
     ("clap_complete", &["clawhost-cli"]),
     ("indicatif", &["clawhost-cli"]),
@@ -63,8 +68,14 @@ const ONLY: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates without I/O. They may not depend on any of [`IMPURE`], directly or indirectly.
-const PURE: [&str; 5] =
-    ["clawhost-core", "clawhost-wire", "clawhost-follower", "clawhost-learn", "clawhost-run-config"];
+const PURE: [&str; 6] = [
+    "clawhost-core",
+    "clawhost-wire",
+    "clawhost-capture",
+    "clawhost-follower",
+    "clawhost-learn",
+    "clawhost-run-config",
+];
 const IMPURE: [&str; 7] = ["tokio", "mio", "reqwest", "hyper", "rusqlite", "wasmtime", "socket2"];
 
 /// Names that may not occur in the code of pure crates.

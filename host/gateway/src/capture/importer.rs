@@ -1,0 +1,200 @@
+//! Takes records over from the spool into the store, and makes episodes of sessions that have ended.
+
+use super::record::{self, Label};
+use super::recorder::Recorder;
+use super::runs::{self, LiveRun};
+use crate::GatewayError;
+use crate::store::CaptureStore;
+use clawhost_capture::{Exchange, assemble};
+use clawhost_core::{ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError, Usage};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long records gather before they are flushed and taken over: one flush and one transaction for all of them.
+const GATHER: Duration = Duration::from_millis(15);
+/// How often sessions are looked at that may have been idle for too long.
+const IDLE_CHECK: Duration = Duration::from_secs(1);
+/// Pause after the store failed.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Episodes that are written in one transaction.
+const EPISODES_AT_ONCE: usize = 64;
+
+/// Moves records on.
+pub(crate) struct Importer {
+    store: CaptureStore,
+    recorder: Arc<Recorder>,
+    place: SpoolPlace,
+    known_runs: HashSet<RunId>,
+    /// Tokens by run, of this start and earlier ones.
+    spent: HashMap<RunId, Usage>,
+    episode_bytes: usize,
+}
+
+/// An exchange of the store or the spool.
+fn parsed(document: &str) -> Option<Exchange> {
+    serde_json::from_str(document).ok()
+}
+
+impl Importer {
+    /// Takes over what an earlier start left, and takes its open sessions up again.
+    pub(crate) async fn restore(
+        store: CaptureStore,
+        recorder: Arc<Recorder>,
+        now_ms: u64,
+        episode_bytes: usize,
+    ) -> Result<Self, GatewayError> {
+        let reader = store.reader()?;
+        let place = reader.spool_place()?;
+        let mut importer =
+            Self { store, recorder, place, known_runs: HashSet::new(), spent: HashMap::new(), episode_bytes };
+        drop(reader);
+        while importer.take_over().await? > 0 {}
+        let reader = importer.store.reader()?;
+        let today = runs::day(now_ms);
+        for row in reader.runs(None)?.into_iter().filter(|row| row.kind == RunKind::Live) {
+            importer.known_runs.insert(row.id.clone());
+            importer.spent.insert(row.id.clone(), row.spent);
+            if runs::day(row.created_at) == today && row.state == RunState::Open && !row.pruned {
+                let next = reader.next_position(&row.id)?;
+                importer.recorder.restore_run(runs::owner(&row.basis), today, LiveRun { id: row.id, next });
+            }
+        }
+        let mut open = reader.open_episodes(None)?;
+        // The newest sessions are remembered if there are too many.
+        open.sort_by_key(|progress| progress.last_at);
+        for progress in open {
+            let OpenEpisode { run, id, index, session, opened_at } = progress.episode;
+            let documents = reader.exchanges(&run, &id)?;
+            let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
+            let label = Label { run, episode: id, index, session, opened_at };
+            importer.recorder.restore_session(&exchanges, label);
+        }
+        Ok(importer)
+    }
+
+    /// Runs until `stopping` says so, and then once more.
+    pub(crate) async fn run(mut self, mut stopping: tokio::sync::watch::Receiver<bool>) {
+        loop {
+            let is_last = *stopping.borrow();
+            match self.step().await {
+                Ok(taken) if taken > 0 => continue,
+                Ok(_) => {}
+                Err(error) => {
+                    // The spool keeps what is not taken over.
+                    tracing::error!("captured exchanges wait in the spool: {error}");
+                    if !is_last {
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+            if is_last {
+                return;
+            }
+            let woken = tokio::select! {
+                () = self.recorder.wake.notified() => true,
+                () = tokio::time::sleep(IDLE_CHECK) => false,
+                _ = stopping.changed() => false,
+            };
+            if woken {
+                tokio::time::sleep(GATHER).await;
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<usize, GatewayError> {
+        let recorder = self.recorder.clone();
+        let flushed = tokio::task::spawn_blocking(move || recorder.spool.flush()).await;
+        if let Ok(Err(error)) = flushed {
+            tracing::error!("the spool cannot be flushed to the disk: {error}");
+        }
+        let taken = self.take_over().await?;
+        if taken == 0 {
+            self.close_ended().await?;
+        }
+        Ok(taken)
+    }
+
+    /// Takes records over. Returns how many.
+    async fn take_over(&mut self) -> Result<usize, GatewayError> {
+        let (recorder, from) = (self.recorder.clone(), self.place);
+        let read = tokio::task::spawn_blocking(move || recorder.spool.read(from)).await;
+        let (records, through) = read.map_err(|_| GatewayError::Stopped)??;
+        if records.is_empty() {
+            return Ok(0);
+        }
+        let count = records.len();
+        let rows: Vec<ExchangeRow> = records.into_iter().filter_map(record::row).collect();
+        if rows.len() < count {
+            tracing::error!("{} records of the spool cannot be read", count - rows.len());
+        }
+        for row in &rows {
+            if !self.known_runs.contains(&row.episode.run) {
+                self.begin_run(row).await?;
+            }
+        }
+        self.store.live.record_exchanges(rows, through).await?;
+        self.place = through;
+        self.recorder.spool.forget(through);
+        Ok(count)
+    }
+
+    async fn begin_run(&mut self, row: &ExchangeRow) -> Result<(), GatewayError> {
+        let OpenEpisode { run, opened_at, .. } = &row.episode;
+        if self.store.reader()?.run(run)?.is_none() {
+            let Some(exchange) = parsed(&row.document) else { return Ok(()) };
+            let owner = exchange.client.owner.clone();
+            let Ok(episode) = assemble(&[exchange], usize::MAX, *opened_at) else { return Ok(()) };
+            self.store.episodes.begin_run(&runs::record(run, &owner, episode.state_id, *opened_at)).await?;
+        }
+        self.known_runs.insert(run.clone());
+        Ok(())
+    }
+
+    /// Makes episodes of the sessions that have ended.
+    pub(crate) async fn close_ended(&mut self) -> Result<(), GatewayError> {
+        let mut ended = self.recorder.take_ended(self.place);
+        while !ended.is_empty() {
+            let rest = ended.split_off(ended.len().min(EPISODES_AT_ONCE));
+            if let Err(error) = self.close(&ended).await {
+                ended.extend(rest);
+                self.recorder.give_back(ended);
+                return Err(error);
+            }
+            ended = rest;
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, labels: &[Label]) -> Result<(), GatewayError> {
+        let mut by_run: BTreeMap<RunId, Vec<Recorded>> = BTreeMap::new();
+        {
+            let reader = self.store.reader()?;
+            for label in labels {
+                let documents = reader.exchanges(&label.run, &label.episode)?;
+                let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
+                let now = exchanges.last().map_or(label.opened_at, |last| last.at + last.answered_us / 1000);
+                let Ok(episode) = assemble(&exchanges, self.episode_bytes, now) else { continue };
+                let spent = self.spent.entry(label.run.clone()).or_default();
+                exchanges.iter().for_each(|exchange| *spent += exchange.answer.usage());
+                let recorded =
+                    Recorded { episode: Arc::new(episode), notes: BTreeMap::new(), replaces_existing: false };
+                by_run.entry(label.run.clone()).or_default().push(recorded);
+            }
+        }
+        for (run, episodes) in by_run {
+            let count = episodes.len() as u64;
+            let spent = self.spent.get(&run).copied().unwrap_or_default();
+            self.store.episodes.append(&run, episodes, spent).await?;
+            self.recorder.counts.episodes.fetch_add(count, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl From<StoreError> for GatewayError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,11 @@
+//! From a request to a record: whose turn it is, the spool, the store, and the episode at the end of a session.
+
+mod importer;
+mod record;
+mod recorder;
+mod runs;
+mod spool;
+
+pub(crate) use importer::Importer;
+pub(crate) use recorder::{Begun, Done, Recorder, Seen};
+pub(crate) use spool::{Spool, SpoolLimits};

@@ -1,0 +1,105 @@
+//! The door: who may speak to the gateway. A web page in a browser of this machine must not, and no other machine without a key.
+
+use super::answer::Refusal;
+use axum::http::{HeaderMap, header};
+use clawhost_wire::ErrorKind;
+use std::net::IpAddr;
+
+/// Checks the address under which a request came.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    hosts: Vec<String>,
+}
+
+/// The name in a `Host` header, without its port.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+impl Guard {
+    /// A guard that lets requests pass to this machine's loopback and to these names.
+    pub(crate) fn new(hosts: &[String]) -> Self {
+        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect() }
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let is_loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        is_loopback || name == "localhost" || self.hosts.contains(&name)
+    }
+
+    /// Checks `Host` and `Origin`. A name that leads here through somebody else's DNS is not ours, and a page of another origin has no
+    /// business here.
+    pub(crate) fn address(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let refuse = |what: &str| Err(Refusal::new(ErrorKind::Forbidden, what.to_owned()));
+        let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str().unwrap_or("?"));
+        match text(header::HOST) {
+            Some(host) if self.is_own(host_name(host)) => {}
+            Some(_) => return refuse("this gateway does not answer under that host name"),
+            None => return refuse("the request names no host"),
+        }
+        match text(header::ORIGIN) {
+            None => Ok(()),
+            Some(origin) => {
+                let host = origin.split_once("://").map_or("", |(_, host)| host);
+                if self.is_own(host_name(host)) { Ok(()) } else { refuse("requests from web pages are not answered") }
+            }
+        }
+    }
+
+    /// Checks that a body is declared to be JSON: forms of web pages cannot do that without asking first.
+    pub(crate) fn content(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        if essence.eq_ignore_ascii_case("application/json") {
+            return Ok(());
+        }
+        Err(Refusal::new(ErrorKind::InvalidRequest, "the content type must be application/json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn only_requests_to_this_machine_and_from_no_other_page_pass() {
+        let guard = Guard::new(&["Gateway.example".to_owned()]);
+        let check = |host: Option<&'static str>, origin: Option<&'static str>, passes: bool| {
+            let mut headers = HeaderMap::new();
+            host.map(|host| headers.insert(header::HOST, HeaderValue::from_static(host)));
+            origin.map(|origin| headers.insert(header::ORIGIN, HeaderValue::from_static(origin)));
+            assert_eq!(guard.address(&headers).is_ok(), passes, "{host:?} {origin:?}");
+        };
+        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:80", "127.9.9.9", "gateway.example:443"] {
+            check(Some(host), None, true);
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example:80", "localhost.evil.example", "10.0.0.1", "", "[::2]"] {
+            check(Some(host), None, false);
+        }
+        check(None, None, false);
+        check(Some("localhost"), Some("http://localhost:3000"), true);
+        check(Some("localhost"), Some("https://evil.example"), false);
+        check(Some("localhost"), Some("null"), false);
+        check(Some("localhost"), Some("http://evil.example:80/localhost"), false);
+    }
+
+    #[test]
+    fn a_body_must_be_declared_as_json() {
+        let check = |kind: Option<&'static str>, passes: bool| {
+            let mut headers = HeaderMap::new();
+            kind.map(|kind| headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind)));
+            assert_eq!(Guard::new(&[]).content(&headers).is_ok(), passes, "{kind:?}");
+        };
+        check(Some("application/json"), true);
+        check(Some("Application/JSON; charset=utf-8"), true);
+        check(Some("text/plain"), false);
+        check(Some("application/x-www-form-urlencoded"), false);
+        check(Some("text/plain; application/json"), false);
+        check(None, false);
+    }
+}

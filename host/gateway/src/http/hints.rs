@@ -1,0 +1,125 @@
+//! What a client says of its session, in headers and in fields of its request.
+
+use axum::http::HeaderMap;
+use clawhost_capture::ClientSession;
+use clawhost_wire::splice::TopLevel;
+use serde_json::Value;
+
+/// Longest name of a session in bytes.
+pub(crate) const NAME_BYTES: usize = 200;
+
+/// Headers that name a session.
+const SESSION_HEADERS: [&str; 3] = ["x-clawhost-session", "x-session-id", "x-clawloop-session-id"];
+/// Headers in which clients send ids of their own conversations: codex.
+const CONVERSATION_HEADERS: [&str; 3] = ["conversation_id", "session_id", "x-codex-conversation-id"];
+
+/// What a client says of its request beside the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hints {
+    pub(crate) client: ClientSession,
+    /// Name of the agent.
+    pub(crate) agent: Option<String>,
+    pub(crate) side: Option<bool>,
+    pub(crate) no_train: bool,
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// A name that may be shown and stored: one line of visible characters.
+pub(crate) fn plain(name: &str) -> Option<String> {
+    let is_plain = !name.is_empty() && name.len() <= NAME_BYTES && name.chars().all(|c| !c.is_control());
+    is_plain.then(|| name.to_owned())
+}
+
+impl Hints {
+    /// Reads them. `named`: the session that the address names. `owner`: the name of the client's key.
+    pub(crate) fn of(headers: &HeaderMap, body: &TopLevel<'_>, named: Option<&str>, owner: &str) -> Self {
+        let named = named.or_else(|| SESSION_HEADERS.iter().find_map(|name| header(headers, name)));
+        let conversation = CONVERSATION_HEADERS.iter().find_map(|name| header(headers, name)).map(str::to_owned);
+        let conversation = conversation.or_else(|| body.read("prompt_cache_key")).or_else(|| of_metadata(body));
+        let is_set = |name| header(headers, name).is_some_and(|value| matches!(value, "1" | "true"));
+        let side = match header(headers, "x-turn-type") {
+            Some("side") => Some(true),
+            Some("main") => Some(false),
+            _ => None,
+        };
+        Self {
+            client: ClientSession {
+                owner: owner.to_owned(),
+                named: named.and_then(plain),
+                conversation: conversation.as_deref().and_then(plain),
+            },
+            agent: header(headers, "x-clawhost-agent").and_then(plain).or_else(|| of_user_agent(headers)),
+            side,
+            no_train: is_set("x-no-train") || is_set("x-clawloop-no-train"),
+        }
+    }
+}
+
+/// The program's name in `User-Agent`, as in `OpenAI/Python 1.2`.
+fn of_user_agent(headers: &HeaderMap) -> Option<String> {
+    let text = header(headers, "user-agent")?;
+    let is_part = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let name: String = text.chars().take_while(is_part).take(40).collect();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '/'));
+    plain(name).map(|name| name.replace('/', "-"))
+}
+
+/// The session in Anthropic's `metadata.user_id`: Claude Code writes `user_..._session_ID`, or an object with `session_id`. A plain id
+/// of a person is no session.
+fn of_metadata(body: &TopLevel<'_>) -> Option<String> {
+    let metadata: Value = body.read("metadata")?;
+    let id = metadata.get("user_id")?.as_str()?;
+    if let Some((_, session)) = id.rsplit_once("_session_") {
+        return Some(session.to_owned());
+    }
+    let object: Value = serde_json::from_str(id).ok()?;
+    Some(object.get("session_id")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::{HeaderName, HeaderValue};
+
+    fn hints(headers: &[(&'static str, &'static str)], body: &str, named: Option<&str>) -> Hints {
+        let pairs =
+            headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        Hints::of(&pairs.collect(), &TopLevel::of(body, &[]).unwrap(), named, "key")
+    }
+
+    #[test]
+    fn sessions_and_conversations_of_known_clients_are_read() {
+        let check = |headers: &[(&'static str, &'static str)], body: &str, expect: (Option<&str>, Option<&str>)| {
+            let client = hints(headers, body, None).client;
+            assert_eq!((client.named.as_deref(), client.conversation.as_deref()), expect, "{headers:?} {body}");
+        };
+        check(&[], "{}", (None, None));
+        check(&[("x-clawhost-session", "a")], "{}", (Some("a"), None));
+        check(&[("x-session-id", " a ")], "{}", (Some("a"), None));
+        check(&[("x-session-id", "")], "{}", (None, None));
+        check(&[("conversation_id", "c")], r#"{"prompt_cache_key":"k"}"#, (None, Some("c")));
+        check(&[], r#"{"prompt_cache_key":"k"}"#, (None, Some("k")));
+        check(&[], r#"{"prompt_cache_key":7}"#, (None, None));
+        check(&[], r#"{"metadata":{"user_id":"user_1f_account__session_0a-b"}}"#, (None, Some("0a-b")));
+        check(&[], r#"{"metadata":{"user_id":"{\"session_id\":\"s\"}"}}"#, (None, Some("s")));
+        check(&[], r#"{"metadata":{"user_id":"bob"}}"#, (None, None));
+        assert_eq!(hints(&[("x-session-id", "a")], "{}", Some("path")).client.named.as_deref(), Some("path"));
+        assert_eq!(hints(&[], "{}", Some(&"x".repeat(201))).client.named, None);
+        assert_eq!(hints(&[], "{}", Some("a\u{7}")).client.named, None);
+    }
+
+    #[test]
+    fn agents_and_kinds_of_turns_are_read() {
+        let agent = |agent: &'static str| hints(&[("user-agent", agent)], "{}", None).agent;
+        assert_eq!(agent("OpenAI/Python 3.52.0").as_deref(), Some("OpenAI-Python"));
+        assert_eq!(agent("codex_cli_rs/0.1.2 (Linux)").as_deref(), Some("codex_cli_rs"));
+        assert_eq!(agent("(odd)"), None);
+        let all = hints(&[("x-clawhost-agent", "bot"), ("x-turn-type", "side"), ("x-no-train", "1")], "{}", None);
+        assert_eq!((all.agent.as_deref(), all.side, all.no_train), (Some("bot"), Some(true), true));
+        let none = hints(&[("x-turn-type", "other"), ("x-no-train", "0")], "{}", None);
+        assert_eq!((none.side, none.no_train), (None, false));
+    }
+}

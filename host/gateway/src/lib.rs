@@ -1,0 +1,27 @@
+//! A gateway in front of models (floor 3): agents reach it by their `base_url`; every exchange is forwarded, streamed and recorded as a
+//! part of an episode.
+//!
+//! It sees ports and pure crates, the clients of `providers`, and no store, engine or local model: `clawhost-app` connects them.
+//!
+//! The way of a request: [`http`] guards the door and reads it, [`models`] finds the model, [`capture`] finds the session; the answer is
+//! passed on while it comes, and is written to the spool before its last byte. The importer takes records over into the store, and makes
+//! an episode of them when the session ends.
+//!
+//! Invariants: an exchange is recorded at most once, and before its last byte is released; where that fails, the client and the counts
+//! say so. What is forwarded in one dialect is not written anew, except for named fields. A client's request ends when the client goes.
+
+mod capture;
+mod config;
+mod error;
+mod http;
+mod models;
+mod settle;
+mod store;
+
+pub use clawhost_capture::SessionsLimits;
+pub use config::{GatewayConfig, GatewayLimits, GatewayParts};
+pub use error::GatewayError;
+pub use http::{Gateway, GatewayCounts, Running};
+pub use models::{ModelSource, ServedModel};
+pub use settle::{is_waiting, settle};
+pub use store::{CaptureStore, OpenReader};

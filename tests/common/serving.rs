@@ -1,0 +1,58 @@
+//! `clawhost serve` as a child process.
+
+use crate::bench::Bench;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Output, Stdio};
+
+/// A gateway. Dropped, it is killed.
+pub(crate) struct Served {
+    pub(crate) address: String,
+    child: Option<Child>,
+    /// Held open: the program must not fail at its next line.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Served {
+    /// Starts a gateway, and waits until it listens.
+    pub(crate) fn start(bench: &Bench, upstreams: &[&str]) -> Self {
+        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--json"];
+        upstreams.iter().for_each(|upstream| arguments.extend(["--upstream", upstream]));
+        let mut child = bench.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        // The document has several lines; the address is on one of its own.
+        while !line.contains("\"address\"") {
+            line.clear();
+            if output.read_line(&mut line).unwrap() == 0 {
+                let output = child.wait_with_output().unwrap();
+                panic!("no gateway: {}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
+        let address = line.split('"').find(|part| part.contains("127.0.0.1")).unwrap().to_owned();
+        Self { address, child: Some(child), _output: output }
+    }
+
+    /// Ends it like a system that shuts down.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn terminate(mut self) -> Output {
+        let child = self.child.take().unwrap();
+        let kill = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        child.wait_with_output().unwrap()
+    }
+
+    /// Ends it with no warning.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
