@@ -10,8 +10,14 @@
 
 #[path = "../common/bench.rs"]
 mod bench;
+#[path = "../common/client.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod client;
 #[path = "../common/guests.rs"]
 mod guests;
+#[path = "../common/serving.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod serving;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
@@ -40,6 +46,7 @@ mod replay;
 mod resume;
 mod run_files;
 mod runs;
+mod serve;
 mod shared;
 mod shop;
 mod tasks;

@@ -2,9 +2,10 @@
 
 use crate::runs::{RunChoice, choose_runs, run_id};
 use crate::{AppError, RequestError};
+use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    DamagedRecord, Episode, EpisodeFilter, EpisodeRow, EpisodeState, FailureFilter, Listed, OpenEpisode, RewardFilter,
-    RunId, StoreError, StoreReader,
+    DamagedRecord, Ending, Episode, EpisodeFilter, EpisodeProgress, EpisodeRow, EpisodeState, FailureFilter, Limits,
+    Listed, OpenEpisode, RewardFilter, RunId, StoreError, StoreReader,
 };
 use serde::Serialize;
 
@@ -16,6 +17,11 @@ pub struct ListedEpisode {
     pub row: EpisodeRow,
     /// Whether learners may use it now.
     pub state: EpisodeState,
+    /// The session of a live episode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Whether nothing is missing: the last answer of a live episode came whole, another episode could be completed.
+    pub complete: bool,
 }
 
 /// A query for episodes. All conditions that are set must hold.
@@ -94,8 +100,10 @@ pub fn list_episodes(
 ) -> Result<EpisodeList, AppError> {
     let (run, filter) = query.filter(reader, limit, now)?;
     let Listed { rows, damaged } = reader.list_episodes(&filter)?;
-    let open = reader.open_episodes(run.as_ref())?.into_iter().filter(|open| query.takes(open)).map(|open| {
-        let OpenEpisode { run, id, session, opened_at, .. } = open;
+    let open = reader.open_episodes(run.as_ref())?.into_iter().filter(|open| query.takes(&open.episode)).map(|open| {
+        let EpisodeProgress { episode, turns, is_complete, .. } = open;
+        let OpenEpisode { run, id, session, opened_at, .. } = episode;
+        let name = session.session.clone();
         let row = EpisodeRow {
             run: run.0,
             id: id.0,
@@ -103,15 +111,22 @@ pub fn list_episodes(
             task: session.session,
             ending: EpisodeState::Open.name().to_owned(),
             reward: None,
-            turns: 0,
+            turns,
             created_at: opened_at,
             live: true,
             pending_until: None,
             revision: 0,
         };
-        ListedEpisode { row, state: EpisodeState::Open }
+        ListedEpisode { row, state: EpisodeState::Open, session: Some(name), complete: is_complete }
     });
-    let recorded = rows.into_iter().map(|row| ListedEpisode { state: row.state(now), row });
+    let recorded = rows.into_iter().map(|row| {
+        let complete = match row.live {
+            true => row.ending == Ending::Terminated.label(),
+            false => !row.ending.starts_with("failed"),
+        };
+        let session = row.live.then(|| row.task.clone());
+        ListedEpisode { state: row.state(now), row, session, complete }
+    });
     let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(EpisodeList { run, episodes: open.chain(recorded).take(most).collect(), damaged })
 }
@@ -144,8 +159,33 @@ pub(crate) fn locate(reader: &dyn StoreReader, name: &str) -> Result<Option<(Run
 /// There is no such episode, several runs have this id, or it cannot be read.
 pub fn find_episode(reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
     let missing = || RequestError::NoEpisode { name: name.to_owned() };
-    let (run, id) = locate(reader, name)?.ok_or_else(missing)?;
-    Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?)
+    if let Some((run, id)) = locate(reader, name)? {
+        return Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?);
+    }
+    Ok(open_episode(reader, name)?.ok_or_else(missing)?)
+}
+
+/// A live episode in progress as it would be if its session ended now, by its id, by `RUN/ID` or by its session's name.
+fn open_episode(reader: &dyn StoreReader, name: &str) -> Result<Option<Episode>, AppError> {
+    let is_meant = |open: &OpenEpisode| {
+        open.id.0 == name || open.session.session == name || format!("{}/{}", open.run, open.id) == name
+    };
+    let open = reader.open_episodes(None)?;
+    let Some(found) = open.into_iter().map(|progress| progress.episode).find(|open| is_meant(open)) else {
+        return Ok(None);
+    };
+    let damaged = |why: String| StoreError::Damaged {
+        path: clawhost_store::FILE.to_owned(),
+        what: format!("{}/{}", found.run, found.id),
+        why,
+    };
+    let mut exchanges: Vec<Exchange> = Vec::new();
+    for document in reader.exchanges(&found.run, &found.id)? {
+        exchanges.push(serde_json::from_str(&document).map_err(|error| damaged(error.to_string()))?);
+    }
+    let limit = Limits::default().episode_bytes;
+    let episode = assemble(&exchanges, limit, found.opened_at).map_err(|error| damaged(error.to_string()))?;
+    Ok(Some(episode))
 }
 
 /// The result of an export.

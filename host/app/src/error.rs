@@ -3,6 +3,7 @@
 use crate::RequestError;
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
+use clawhost_gateway::GatewayError;
 use clawhost_learning::LearningError;
 use clawhost_model::LocalModelError;
 use clawhost_model::device::DeviceError;
@@ -70,6 +71,9 @@ pub enum AppError {
     /// A device cannot be used.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// A gateway cannot start.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
     /// Episodes cannot be played.
     #[error(transparent)]
     Play(#[from] PlayError),
@@ -130,7 +134,11 @@ impl AppError {
             Self::Engine(_) => ErrorKind::Plugin,
             // The request is at fault: the folder is sound.
             Self::Store(StoreError::NameTaken { .. }) => ErrorKind::Usage,
-            Self::Store(_) | Self::Document { .. } => ErrorKind::Store,
+            Self::Store(_) | Self::Document { .. } | Self::Gateway(GatewayError::Store(_) | GatewayError::Spool(_)) => {
+                ErrorKind::Store
+            }
+            Self::Gateway(GatewayError::Randomness(_) | GatewayError::Stopped) => ErrorKind::Other,
+            Self::Gateway(_) => ErrorKind::Usage,
             Self::Play(error) | Self::Learning(LearningError::Play(error)) => match error {
                 PlayError::UnknownSplit { .. } | PlayError::NoTasks { .. } => ErrorKind::Usage,
                 PlayError::Tasks(_) => ErrorKind::Plugin,
@@ -156,6 +164,7 @@ impl AppError {
             Self::Document { .. } => "stored_specification",
             Self::Engine(error) => error.code(),
             Self::Store(error) => error.code(),
+            Self::Gateway(error) => error.code(),
             Self::Provider(error) => error.code(),
             Self::Model(error) => error.code(),
             Self::Device(error) => error.code(),
@@ -176,6 +185,7 @@ impl AppError {
             Self::Request(error) => error.hints(),
             Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
+            Self::Gateway(error) => error.hints(),
             Self::Provider(error) => error.hints(),
             Self::Model(error) => error.hints(),
             Self::Device(error) => error.hints(),

@@ -92,7 +92,7 @@ fn recorded(workspace: &Workspace, reader: &dyn StoreReader, name: &str) -> Resu
 }
 
 fn is_open(reader: &dyn StoreReader, run: Option<&RunId>, id: &str) -> Result<bool, AppError> {
-    Ok(reader.open_episodes(run)?.iter().any(|open| open.id.0 == id))
+    Ok(reader.open_episodes(run)?.iter().any(|open| open.episode.id.0 == id))
 }
 
 fn still_open(name: &str) -> RequestError {

@@ -35,6 +35,7 @@ mod run;
 mod run_file;
 mod runs;
 mod score;
+mod serve;
 mod session;
 mod stored;
 mod tasks;
@@ -70,6 +71,7 @@ pub use runs::{
     show_run, tag_run,
 };
 pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, score};
+pub use serve::{GATEWAY_LISTEN, ServeRequest, Serving, has_unsettled, serve, settle_live};
 pub use stored::StoredEpisodes;
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
 pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

@@ -8,11 +8,13 @@ use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
+use clawhost_gateway::ModelSource;
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModel, ModelFolder};
 use clawhost_providers::{
-    Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, key_from_file,
+    Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, Upstream,
+    UpstreamConfig, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::path::Path;
@@ -223,12 +225,23 @@ impl ModelFactory {
         Ok(None)
     }
 
-    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str, events: &dyn EventSink) -> Result<Endpoint, AppError> {
+    /// Name and address of an endpoint's model, from a text behind its kind.
+    fn named<'a>(dialect: Dialect, spec: &str, rest: &'a str) -> Result<(&'a str, &'a str), AppError> {
         let (name, address) = rest.split_once('@').unwrap_or((rest, dialect.home()));
         if name.is_empty() {
             let (spec, kind, address) = (spec.to_owned(), dialect.name().to_owned(), address.to_owned());
             return Err(RequestError::NoModelName { spec, kind, address }.into());
         }
+        Ok((name, address))
+    }
+
+    /// The key for an address, and whether one is held back from it.
+    fn key_for(
+        &self,
+        dialect: Dialect,
+        address: &str,
+        events: &dyn EventSink,
+    ) -> Result<(Option<Secret>, bool), AppError> {
         let may_have = self.settings.confirmed.may_have_key(dialect, address)?;
         let of_environment = || std::env::var(dialect.key_variable()).ok().and_then(|text| Secret::new(&text));
         let (key, key_held_back) = match (self.key_of_files(dialect)?, may_have) {
@@ -240,6 +253,12 @@ impl ModelFactory {
             let (variable, address) = (dialect.key_variable().to_owned(), address.to_owned());
             events.event(Event::Warning(Warning::KeyHeldBack { variable, address }));
         }
+        Ok((key, key_held_back))
+    }
+
+    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str, events: &dyn EventSink) -> Result<Endpoint, AppError> {
+        let (name, address) = Self::named(dialect, spec, rest)?;
+        let (key, key_held_back) = self.key_for(dialect, address, events)?;
         Ok(Endpoint::new(EndpointConfig {
             key,
             key_held_back,
@@ -299,6 +318,31 @@ impl ModelFactory {
             }
         };
         Ok(self.metered(model))
+    }
+
+    /// A model for a gateway: requests of its dialect are forwarded, others are translated. Returns its name, too.
+    ///
+    /// # Errors
+    /// The text is not a model, or the model cannot be used.
+    pub fn served(&self, spec: &str, events: &dyn EventSink) -> Result<(String, ModelSource), AppError> {
+        let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
+        let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
+        let client = self.model(spec, events)?;
+        let Some(dialect) = dialect else {
+            let name = if kind == "local" { folder_name(Path::new(rest)) } else { kind.to_owned() };
+            return Ok((name, ModelSource::Local(client)));
+        };
+        let (name, address) = Self::named(dialect, spec, rest)?;
+        let (key, _) = self.key_for(dialect, address, &crate::Silent)?;
+        let upstream = Upstream::new(UpstreamConfig {
+            dialect,
+            base_url: address.to_owned(),
+            key,
+            silence: Duration::from_secs(self.settings.timeout_seconds),
+            known: self.secrets.clone(),
+        })?;
+        let (upstream, model) = (Arc::new(upstream), name.to_owned());
+        Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: false }))
     }
 
     fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {

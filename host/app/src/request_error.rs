@@ -202,6 +202,12 @@ pub enum RequestError {
         /// The run.
         run: String,
     },
+    /// A data folder whose traffic another gateway records.
+    #[error("{folder}: a gateway records into it already; stop it first")]
+    GatewayRuns {
+        /// The folder.
+        folder: String,
+    },
     /// A playbook that another process learns or edits.
     #[error("playbook {playbook} is being learned by another process; wait for it")]
     PlaybookBusy {
@@ -349,6 +355,7 @@ impl RequestError {
             Self::NothingDecided { .. } => "nothing_decided",
             Self::OtherEnvironment { .. } => "other_environment",
             Self::RunBusy { .. } => "run_busy",
+            Self::GatewayRuns { .. } => "gateway_runs",
             Self::PlaybookBusy { .. } => "playbook_busy",
             Self::FolderBusy { .. } => "folder_busy",
             Self::ResumeDiffers { .. } => "resume_differs",
@@ -380,6 +387,7 @@ impl RequestError {
             Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "judges one")],
             Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
             Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
+            Self::GatewayRuns { .. } => vec![Hint::OtherDataFolder],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),

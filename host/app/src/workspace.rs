@@ -3,7 +3,7 @@
 use crate::models::ModelSettings;
 use crate::{AppError, HostSettings, RequestError};
 use clawhost_core::{
-    Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, LedgerKey, RunId, StoreError, StoreReader,
+    Clock, Digest, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, LedgerKey, RunId, StoreError, StoreReader,
 };
 use clawhost_engine::{CacheKey, Host};
 use clawhost_store::{FileLeases, Reader, Store, StoreOptions, ledger_key};
@@ -194,6 +194,19 @@ impl Workspace {
     /// The key that authenticates the ledger.
     pub(crate) fn ledger_key(&self) -> &LedgerKey {
         &self.ledger_key
+    }
+
+    /// The key of the digests by which a gateway finds conversations.
+    pub(crate) fn capture_key(&self) -> Result<[u8; 32], AppError> {
+        Ok(*Digest::of(&host_key(&self.settings.folder)?).extended(b"capture").as_bytes())
+    }
+
+    /// Gives ids of live runs. They have no lease: a run of a day is open for as long as the gateway takes traffic.
+    pub(crate) fn live_runs(&self) -> Box<dyn Fn(u64) -> RunId + Send + Sync> {
+        Box::new(|now| {
+            // A clock beyond the dates is refused at the start of a run; here traffic goes on.
+            run_id(now.min(LAST_DATE_MS)).unwrap_or_else(|_| RunId(format!("run-{now:014}-0000")))
+        })
     }
 
     /// The store.

@@ -1,12 +1,12 @@
 //! `clawhost episodes list|show|export`.
 
-use crate::args::EpisodesCommand;
+use crate::args::{EpisodesCommand, MachineArgs};
 use crate::context::Context;
 use crate::exit::Exit;
 use anyhow::Context as _;
 use clawhost_app::{
-    EpisodeList, EpisodeQuery, Exported, LIST_LIMIT, ListedEpisode, SystemClock, export_episodes, find_episode,
-    list_episodes, time,
+    AppError, EpisodeList, EpisodeQuery, Exported, LIST_LIMIT, ListedEpisode, RequestError, SystemClock,
+    export_episodes, find_episode, has_unsettled, list_episodes, settle_live, time,
 };
 use clawhost_core::{
     AnsweringModel, Clock as _, DamagedRecord, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live,
@@ -18,8 +18,15 @@ use comfy_table::{CellAlignment, Table};
 use std::io::{BufWriter, Write};
 
 pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow::Result<Exit> {
+    // The data folder must exist.
+    drop(context.reader()?);
+    if let EpisodesCommand::Close = command {
+        return close(context).await;
+    }
+    settle(context).await;
     let reader = context.reader()?;
     match command {
+        EpisodesCommand::Close => Ok(Exit::Ok),
         EpisodesCommand::List { runs, filter, limit } => {
             list(context, &*reader, &filter.query(runs), limit.unwrap_or(LIST_LIMIT))
         }
@@ -36,6 +43,28 @@ pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow:
             }
         }
     }
+}
+
+/// Takes over what a gateway left that was killed, so that it is seen. A folder that cannot be written is read as it is.
+async fn settle(context: &Context) {
+    let unsettled = context.folder().is_ok_and(|folder| has_unsettled(&folder));
+    if let (true, Ok(workspace)) = (unsettled, context.workspace(&MachineArgs::default())) {
+        let _ = settle_live(&workspace, false).await;
+    }
+}
+
+/// Ends all open sessions.
+async fn close(context: &Context) -> anyhow::Result<Exit> {
+    let workspace = context.workspace(&MachineArgs::default())?;
+    let folder = workspace.folder().display().to_string();
+    let Some(closed) = settle_live(&workspace, true).await? else {
+        return Err(AppError::from(RequestError::GatewayRuns { folder }).into());
+    };
+    match context.json() {
+        true => crate::terminal::json(&serde_json::json!({ "format": 1, "closed": closed }))?,
+        false => writeln!(crate::terminal::stdout(), "closed {}", counted(closed, "session"))?,
+    }
+    Ok(Exit::Ok)
 }
 
 /// Prints a table without trailing spaces.
@@ -74,7 +103,7 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
     }
     writeln!(out, "episodes of {of}")?;
     let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "state", "run"]);
-    for ListedEpisode { row, state } in episodes {
+    for ListedEpisode { row, state, .. } in episodes {
         let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
         let state = match row.revision {
             0 => state.name().to_owned(),

@@ -27,6 +27,7 @@ mod replay;
 mod run;
 mod runs;
 mod score;
+mod serve;
 mod shell;
 mod signals;
 mod subprocess;
@@ -55,6 +56,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Run(arguments) => run::run(context, &arguments).await,
         Command::Learn(arguments) => learn::run(context, &arguments).await,
         Command::Eval(arguments) => eval::run(context, &arguments).await,
+        Command::Serve(arguments) => serve::run(context, &arguments).await,
         Command::Score(arguments) => score::run(context, &arguments).await,
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,

@@ -7,7 +7,7 @@ use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, plugin_spec};
-use clawhost_core::{RunId, escaped, thousands};
+use clawhost_core::{RunId, counted, escaped, thousands};
 use clawhost_play::{Rescored, ScoreReport, StopReason};
 use clawhost_run_config::{BudgetSpec, Grant, Price};
 use std::io::Write as _;
@@ -54,6 +54,11 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     context.reader()?;
     let workspace = context.workspace(&args.machine)?;
     let progress = Progress::new(context, args.machine.quiet, "judged");
+    match clawhost_app::settle_live(&workspace, true).await? {
+        Some(0) => {}
+        Some(closed) => progress.say(&format!("note: {} of agents became episodes", counted(closed, "open session"))),
+        None => progress.say("note: a gateway runs: sessions that are open there are judged once they have ended"),
+    }
     let signals = cancel_on_signal(Stopping::Scoring);
     let scored = clawhost_app::score(&workspace, request, signals.cancel(), &progress).await;
     drop(signals);

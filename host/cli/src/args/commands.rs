@@ -198,9 +198,11 @@ pub(crate) enum EpisodesCommand {
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
     },
+    /// End the open sessions of agents: each becomes an episode. A gateway that runs ends them by itself
+    Close,
     /// Show one episode: every turn, the verdicts, and failures
     Show {
-        /// Its id, or RUN/ID if several runs have this id
+        /// Its id, or RUN/ID if several runs have this id; of an open episode also its session
         #[arg(value_name = "EPISODE")]
         episode: String,
     },

@@ -20,6 +20,7 @@ use crate::demo::DemoCommand;
 use crate::endpoints::EndpointsCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
+use crate::serve::ServeArgs;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Learn(Box<LearnArgs>),
     /// Evaluate a playbook on the test split, pair by pair, against no playbook or an older version
     Eval(Box<EvalArgs>),
+    /// Serve models to agents, and record every conversation as an episode
+    Serve(Box<ServeArgs>),
     /// Score recorded episodes with other rewards, or repeat failed verdicts
     Score(Box<ScoreArgs>),
     /// Judge a recorded episode yourself: a score, or a thumb up or down. Learning uses it
@@ -69,7 +72,7 @@ pub(crate) enum Command {
     /// Recorded runs: list, show, name, tag, remove
     #[command(subcommand)]
     Runs(RunsCommand),
-    /// Recorded episodes: list, show, export
+    /// Recorded episodes: list, show, export, close
     #[command(subcommand)]
     Episodes(EpisodesCommand),
     /// Playbooks: list, show entries and their effects, versions, rollback, export and import

@@ -1,0 +1,154 @@
+//! The gateway as a program: what it captures is listed, judged and survives the end of its process.
+
+use super::*;
+use crate::client::{answer_of, assistant, chat, send, user};
+use crate::serving::Served;
+use std::sync::mpsc;
+
+/// A model that repeats the last message.
+fn echo() -> stub::Stub {
+    stub::Stub::start(|_, request| {
+        let conversation = request.conversation();
+        let said = &conversation.last().unwrap().1;
+        match request.body["stream"] == true {
+            true => stub::stream(stub::events(request, said, &[])),
+            false => stub::says(request, said, &[]),
+        }
+    })
+}
+
+fn upstream(stub: &stub::Stub) -> String {
+    format!("m=openai:stub@{}", stub.base_url())
+}
+
+/// The rows of the sessions and episodes, oldest last.
+fn listed(bench: &Bench) -> Vec<Value> {
+    bench.json(&["episodes", "list"]).as_array().unwrap().clone()
+}
+
+#[test]
+fn a_conversation_without_any_name_is_one_episode_and_is_judged() {
+    let Some(bench) = Bench::new("a_conversation_without_any_name") else { return };
+    let stub = echo();
+    let served = Served::start(&bench, &[&upstream(&stub)]);
+    let first = vec![user("4")];
+    assert_eq!(answer_of(&served.address, &chat(&first)), "4");
+    let second = vec![user("4"), assistant("4"), user("5")];
+    assert_eq!(answer_of(&served.address, &chat(&second)), "5");
+    let output = served.terminate();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("recorded 2 exchanges, missed 0"), "{}", stderr(&output));
+
+    let open = listed(&bench);
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert_eq!((&open[0]["state"], &open[0]["turns"], &open[0]["complete"]), (&"open".into(), &2.into(), &true.into()));
+    assert!(open[0]["session"].as_str().is_some_and(|name| !name.is_empty()), "{open:?}");
+    let shown = bench.out(&["episodes", "show", open[0]["id"].as_str().unwrap()]);
+    assert!(shown.contains('4') && shown.contains('5'), "{shown}");
+
+    let scored = bench.json(&["score", "--reward", &bench.guest("reward_exact")]);
+    assert_eq!(scored["report"]["episodes"], 1, "{scored}");
+    let ended = listed(&bench);
+    assert_eq!((ended.len(), &ended[0]["turns"], &ended[0]["live"]), (1, &2.into(), &true.into()), "{ended:?}");
+    assert_ne!(ended[0]["state"], "open");
+}
+
+#[test]
+fn a_killed_gateway_loses_no_completed_turn() {
+    let Some(bench) = Bench::new("a_killed_gateway") else { return };
+    // The third answer stops in its middle until the test is over.
+    let (release, held) = mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(Some(held));
+    let stub = stub::Stub::start(move |number, request| {
+        let events: Vec<Vec<u8>> =
+            stub::events(request, "a long answer", &[]).into_iter().map(String::into_bytes).collect();
+        let held = if number == 2 { held.lock().unwrap().take() } else { None };
+        let fragments = events.into_iter().enumerate().map(move |(at, event)| {
+            if at == 3 {
+                held.as_ref().map(|held| held.recv().ok());
+            }
+            event
+        });
+        stub::Reply::Stream { fragments: Box::new(fragments), ends: true }
+    });
+    let served = Served::start(&bench, &[&upstream(&stub)]);
+    let ask = |text: &str| {
+        let mut body = chat(&[user(text)]);
+        body["stream"] = true.into();
+        send(&served.address, "/v1/chat/completions", &[], body.to_string().as_bytes())
+    };
+    for text in ["one", "two"] {
+        assert_eq!(ask(text).answer().text(), "a long answer");
+    }
+    let broken = ask("three");
+    broken.until("content");
+    served.kill();
+    drop(release);
+
+    let rows = listed(&bench);
+    let complete: Vec<_> = rows.iter().map(|row| (&row["turns"], &row["complete"])).collect();
+    assert_eq!(complete.iter().filter(|row| **row == (&1.into(), &true.into())).count(), 2, "{rows:?}");
+    // A second look changes nothing.
+    assert_eq!(listed(&bench), rows);
+    assert_eq!(bench.json(&["episodes", "close"])["closed"], rows.len());
+    assert!(listed(&bench).iter().all(|row| row["state"] != "open"));
+}
+
+#[test]
+fn one_gateway_records_into_a_folder() {
+    let Some(bench) = Bench::new("one_gateway_records_into_a_folder") else { return };
+    let stub = echo();
+    let served = Served::start(&bench, &[&upstream(&stub)]);
+    answer_of(&served.address, &chat(&[user("4")]));
+    bench.refused(
+        &["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream(&stub)],
+        &["a gateway records into it already", "--data"],
+    );
+    bench.refused(&["episodes", "close"], &["a gateway records into it already"]);
+    // Its open sessions are not taken from it.
+    bench.json(&["score", "--reward", &bench.guest("reward_exact")]);
+    assert_eq!(answer_of(&served.address, &chat(&[user("4"), assistant("4"), user("5")])), "5");
+    served.terminate();
+    let rows = listed(&bench);
+    assert_eq!((rows.len(), &rows[0]["turns"]), (1, &2.into()), "{rows:?}");
+    Served::start(&bench, &[&upstream(&stub)]).terminate();
+}
+
+#[test]
+fn a_local_model_answers_both_dialects() {
+    let Some(bench) = Bench::new("a_local_model_answers_both_dialects") else { return };
+    let folder = bench.data.path().join("tiny").display().to_string();
+    bench.out(&["model", "init", &folder, "--width", "16", "--context", "256"]);
+    let served = Served::start(&bench, &[&format!("tiny=local:{folder}")]);
+    let mut body = chat(&[user("hi")]);
+    body["model"] = "tiny".into();
+    body["max_tokens"] = 4.into();
+    for path in ["/v1/chat/completions", "/v1/messages"] {
+        let answer = send(&served.address, path, &[], body.to_string().as_bytes()).answer();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let usage = &answer.json()["usage"];
+        let tokens = usage.get("completion_tokens").or_else(|| usage.get("output_tokens"));
+        assert_eq!(tokens.and_then(Value::as_u64), Some(4), "{answer:?}");
+    }
+    served.terminate();
+    assert_eq!(listed(&bench).len(), 2, "the second one asks the same again");
+}
+
+#[test]
+fn a_gateway_that_cannot_start_says_what_to_change() {
+    let Some(bench) = Bench::new("a_gateway_that_cannot_start") else { return };
+    let stub = echo();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = |listen: &str, upstreams: &[&str], says: &[&str]| {
+        let mut arguments = vec!["serve", "--listen", listen];
+        upstreams.iter().for_each(|upstream| arguments.extend(["--upstream", upstream]));
+        bench.refused(&arguments, says);
+    };
+    let one = upstream(&stub);
+    refused(&address, &[&one], &["cannot be listened on", "--listen"]);
+    refused("0.0.0.0:0", &[&one], &["can be reached from other machines"]);
+    refused("127.0.0.1:0", &[&one, &one], &["two models are called `m`", "--upstream"]);
+    refused("127.0.0.1:0", &[], &["--upstream"]);
+    refused("127.0.0.1:0", &["nonsense"], &["nonsense"]);
+}
