@@ -7,6 +7,7 @@ mod gpu_check;
 mod guests;
 mod languages;
 mod messages;
+mod sdks;
 mod spent;
 mod supply;
 mod tidy;
@@ -26,6 +27,8 @@ const HELP: &str = "cargo xtask COMMAND
   guests      build every guest into target/guests; equal lock file, toolchain and target give equal bytes in every folder
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
+  sdks        get the SDKs of OpenAI and Anthropic for Python and Node (into target/toolchains/sdks); `test` runs them against
+              the gateway if they are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
               compiler and cargo-fuzz
   transformers
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Some("test") => test(rest),
         Some("guests") => guests::build(guests::Which::All).map(|_| ()),
         Some("languages") => languages::main(),
+        Some("sdks") => sdks::main(),
         Some("fuzz") => fuzz::main(rest),
         Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),

@@ -1,0 +1,104 @@
+//! The SDKs of OpenAI and Anthropic against the gateway, as real clients: each with upstreams of both dialects.
+//!
+//! `cargo xtask sdks` installs them. Without them the tests print why they are skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test that cannot continue has failed"
+)]
+
+#[path = "../common/bench.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod bench;
+#[path = "../common/guests.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod guests;
+#[path = "../common/serving.rs"]
+mod serving;
+
+use bench::Bench;
+use serving::Served;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The folder of the installed SDKs for a language, or a printed reason for skipping.
+fn installed(test: &str, language: &str) -> Option<PathBuf> {
+    // Tests run from target/<profile>/deps.
+    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
+    let folder = target.join("toolchains/sdks").join(language);
+    if folder.join("installed").exists() {
+        return Some(folder);
+    }
+    eprintln!("skipped {test}: the SDKs for {language} are not installed; run `cargo xtask sdks`");
+    None
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sdks").join(name)
+}
+
+/// A model endpoint written for these tests. It ends when its input is closed.
+struct Upstream {
+    child: Child,
+    spec: String,
+}
+
+impl Upstream {
+    fn start(dialect: &str) -> Self {
+        let mut command = Command::new("python3");
+        command.arg(script("upstream.py")).arg(dialect).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let spec = format!("m={dialect}:stub@http://127.0.0.1:{}/v1", line.trim());
+        Self { child, spec }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().ok();
+    }
+}
+
+/// Runs a client in front of an upstream of each dialect.
+fn check(test: &str, language: &str, client: impl Fn(&Path, &str) -> Command) {
+    let Some(folder) = installed(test, language) else { return };
+    for dialect in ["openai", "anthropic"] {
+        let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+        let upstream = Upstream::start(dialect);
+        let served = Served::start(&bench, &[&upstream.spec]);
+        let output = client(&folder, &served.address).stdin(Stdio::null()).output().unwrap();
+        let said = bench::stdout(&output) + &bench::stderr(&output);
+        assert!(output.status.success(), "an upstream of {dialect}:\n{said}");
+        // A client that checked nothing would succeed, too.
+        assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 7, "{said}");
+        let ended = served.terminate();
+        assert!(bench::stderr(&ended).contains("missed 0"), "{}", bench::stderr(&ended));
+        let rows = bench.json(&["episodes", "list"]);
+        assert!(rows.as_array().is_some_and(|rows| !rows.is_empty()), "{rows}");
+    }
+}
+
+#[test]
+fn python_sdks_work_with_upstreams_of_both_dialects() {
+    check("python_sdks_work", "python", |folder, address| {
+        let mut command = Command::new(folder.join("bin/python"));
+        command.arg(script("check.py")).args([address, "m"]);
+        command
+    });
+}
+
+#[test]
+fn node_sdks_work_with_upstreams_of_both_dialects() {
+    check("node_sdks_work", "node", |folder, address| {
+        let mut command = Command::new("node");
+        command.arg(script("check.mjs")).args([address, "m"]).arg(folder);
+        command
+    });
+}
