@@ -44,10 +44,15 @@ pub(crate) struct Sent {
 }
 
 pub(crate) fn send(address: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
+    request("POST", address, path, headers, body)
+}
+
+/// Sends a request of another method.
+pub(crate) fn request(method: &str, address: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let has = |name: &str| headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-    let mut head = format!("POST {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     if !has("host") {
         head.push_str(&format!("host: {address}\r\n"));
     }

@@ -13,6 +13,8 @@ mod breaks;
 mod client;
 mod conversations;
 mod dialects;
+mod passed;
+mod responses;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;

@@ -3,9 +3,9 @@
 use super::*;
 use clawhost_core::{
     Closing, Digest, Ending, EpisodeHeader, EpisodeId, EpisodeOrigin, EpisodeRecorder, EpisodeStore as _,
-    ExchangeOutcome, ExchangeRow, ExpectedVerdict, LiveSession, LiveStore as _, LlmIdentity, Message, ModelResponse,
-    Observed, OpenEpisode, Origin, PolicyRecord, Recorded, RewardSource, Role, RunId, RunKind, RunLabels, RunRecord,
-    Sampling, SpecDocument, SpoolPlace, StateConfig, StateId, Task, Usage,
+    ExchangeBatch, ExchangeOutcome, ExchangeRow, ExpectedVerdict, LiveSession, LiveStore as _, LlmIdentity, Message,
+    ModelResponse, Observed, OpenEpisode, Origin, PolicyRecord, Recorded, RewardSource, Role, RunId, RunKind,
+    RunLabels, RunRecord, Sampling, SpecDocument, StateConfig, StateId, Task, Usage,
 };
 use clawhost_store::{Store, StoreOptions};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn with_live_episodes(bench: &Bench) {
             outcome: ExchangeOutcome::Complete,
             document: "{}".into(),
         };
-        store.record_exchanges(vec![row], SpoolPlace::default()).await.unwrap();
+        store.record_exchanges(ExchangeBatch { exchanges: vec![row], ..Default::default() }).await.unwrap();
     });
 }
 

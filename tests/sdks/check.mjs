@@ -26,6 +26,29 @@ const parts = {
     const answer = await chat.chat.completions.create({ model: alias, messages: says });
     check("openai chat", answer.choices[0].message.content, "hello");
   },
+  async responses() {
+    const first = await chat.responses.create({ model: alias, input: "say hello" });
+    check("responses", first.output_text, "hello");
+    const more = await chat.responses.create({ model: alias, input: "say more", previous_response_id: first.id });
+    check("responses continued", more.output_text, "more");
+    check("responses read", (await chat.responses.retrieve(more.id)).output[more.output.length - 1].content[0].text, "more");
+  },
+  async responses_stream() {
+    const stream = chat.responses.stream({ model: alias, input: "say hello" });
+    let text = "";
+    for await (const event of stream) if (event.type === "response.output_text.delta") text += event.delta;
+    check("responses stream", text, "hello");
+    check("responses final", (await stream.finalResponse()).output_text, "hello");
+  },
+  async responses_tools() {
+    const tools = [{ type: "function", name: "weather", description: "", parameters: schema, strict: false }];
+    const first = await chat.responses.create({ model: alias, input: "use weather", tools });
+    const call = first.output.find((item) => item.type === "function_call");
+    check("responses call", JSON.parse(call.arguments), { city: "Oslo" });
+    const input = [{ type: "function_call_output", call_id: call.call_id, output: "rain" }];
+    const second = await chat.responses.create({ model: alias, input, tools, previous_response_id: first.id });
+    check("responses after the call", second.output_text, "it is rain");
+  },
   async openai_stream() {
     let text = "";
     for await (const chunk of await chat.chat.completions.create({ model: alias, messages: says, stream: true })) {

@@ -77,6 +77,54 @@ def openai_structured():
     check("openai structured output", json.loads(answer.choices[0].message.content), {"a": 1})
 
 
+def responses_create():
+    answer = chat.responses.create(model=ALIAS, input="say hello")
+    check("responses", (answer.output_text, answer.status), ("hello", "completed"))
+    check("responses usage", answer.usage.output_tokens > 0, True)
+    more = chat.responses.create(model=ALIAS, input="say more", previous_response_id=answer.id)
+    check("responses continued", (more.output_text, more.previous_response_id in (answer.id, None)), ("more", True))
+    check("responses read", chat.responses.retrieve(more.id).output_text, "more")
+    listed = [item.content[0].text for item in chat.responses.input_items.list(more.id)]
+    check("responses input items", listed, ["say more"])
+    chat.responses.delete(more.id)
+    try:
+        chat.responses.retrieve(more.id)
+        check("responses deleted", "an answer", "NotFoundError")
+    except openai.NotFoundError:
+        check("responses deleted", True, True)
+
+
+def responses_stream():
+    with chat.responses.stream(model=ALIAS, input="say hello") as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    check("responses stream", (text, final.output_text), ("hello", "hello"))
+
+
+def responses_tools():
+    tools = [{"type": "function", "name": "weather", "description": "", "parameters": TOOL}]
+    first = chat.responses.create(model=ALIAS, input="use weather", tools=tools)
+    call = [item for item in first.output if item.type == "function_call"][0]
+    check("responses call", (call.name, json.loads(call.arguments)), ("weather", {"city": "Oslo"}))
+    result = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"}]
+    second = chat.responses.create(model=ALIAS, input=result, tools=tools, previous_response_id=first.id)
+    check("responses after the call", second.output_text, "it is rain")
+    items = [{"role": "user", "content": "use weather"}, *[item.model_dump(exclude_none=True) for item in first.output], *result]
+    third = chat.responses.create(model=ALIAS, input=items, tools=tools, store=False)
+    check("responses without state", third.output_text, "it is rain")
+    with chat.responses.stream(model=ALIAS, input="use weather", tools=tools) as stream:
+        final = stream.get_final_response()
+    call = [item for item in final.output if item.type == "function_call"][0]
+    check("responses streamed call", (call.name, json.loads(call.arguments)), ("weather", {"city": "Oslo"}))
+
+
+def responses_structured():
+    form = {"type": "json_schema", "name": "n", "strict": True, "schema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    answer = chat.responses.create(model=ALIAS, input='say {"a": 1}', text={"format": form})
+    check("responses structured output", json.loads(answer.output_text), {"a": 1})
+
+
 def openai_errors():
     try:
         chat.chat.completions.create(model="nobody", messages=[{"role": "user", "content": "x"}])
@@ -120,6 +168,11 @@ def anthropic_tools():
     check("anthropic streamed call", (call.name, call.input), ("weather", {"city": "Oslo"}))
 
 
+def anthropic_count():
+    counted = messages.messages.count_tokens(model=ALIAS, messages=[{"role": "user", "content": "say hello"}])
+    check("anthropic count", counted.input_tokens > 0, True)
+
+
 def anthropic_errors():
     try:
         messages.messages.create(model="nobody", max_tokens=5, messages=[{"role": "user", "content": "x"}])
@@ -134,10 +187,15 @@ for part in [
     openai_stream,
     openai_tools,
     openai_structured,
+    responses_create,
+    responses_stream,
+    responses_tools,
+    responses_structured,
     openai_errors,
     anthropic_messages,
     anthropic_stream,
     anthropic_tools,
+    anthropic_count,
     anthropic_errors,
 ]:
     try:

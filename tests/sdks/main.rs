@@ -48,9 +48,11 @@ struct Upstream {
 }
 
 impl Upstream {
-    fn start(dialect: &str) -> Self {
+    /// `kind`: a dialect, or `responses` for OpenAI's with `/responses`.
+    fn start(kind: &str) -> Self {
+        let dialect = if kind == "anthropic" { kind } else { "openai" };
         let mut command = Command::new("python3");
-        command.arg(script("upstream.py")).arg(dialect).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(script("upstream.py")).arg(kind).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -66,18 +68,18 @@ impl Drop for Upstream {
     }
 }
 
-/// Runs a client in front of an upstream of each dialect.
+/// Runs a client in front of an upstream of each kind.
 fn check(test: &str, language: &str, client: impl Fn(&Path, &str) -> Command) {
     let Some(folder) = installed(test, language) else { return };
-    for dialect in ["openai", "anthropic"] {
+    for kind in ["openai", "responses", "anthropic"] {
         let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
-        let upstream = Upstream::start(dialect);
+        let upstream = Upstream::start(kind);
         let served = Served::start(&bench, &[&upstream.spec]);
         let output = client(&folder, &served.address).stdin(Stdio::null()).output().unwrap();
         let said = bench::stdout(&output) + &bench::stderr(&output);
-        assert!(output.status.success(), "an upstream of {dialect}:\n{said}");
+        assert!(output.status.success(), "an upstream of {kind}:\n{said}");
         // A client that checked nothing would succeed, too.
-        assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 7, "{said}");
+        assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 14, "{said}");
         let ended = served.terminate();
         assert!(bench::stderr(&ended).contains("missed 0"), "{}", bench::stderr(&ended));
         let rows = bench.json(&["episodes", "list"]);

@@ -1,6 +1,7 @@
 """A model endpoint of one dialect, by the standard library alone: it does what the last message says.
 
-`say TEXT` is answered with TEXT, `use weather` with a tool call, a result of a call with `it is RESULT`. Streams event by event.
+`say TEXT` is answered with TEXT, `use weather` with a tool call, a result of a call with `it is RESULT`. Streams event by event. The
+dialect `openai` has no /responses, `responses` has.
 """
 
 import http.server
@@ -11,7 +12,20 @@ import threading
 DIALECT = sys.argv[1]
 
 
+def last_item(body):
+    """Role and text of the last item of a request to /responses."""
+    if isinstance(body["input"], str):
+        return "user", body["input"]
+    item = body["input"][-1]
+    if item.get("type") == "function_call_output":
+        return "tool", item["output"]
+    content = item["content"]
+    return item["role"], content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 def last_message(body):
+    if "input" in body:
+        return last_item(body)
     message = body["messages"][-1]
     content = message["content"]
     if isinstance(content, str):
@@ -92,30 +106,102 @@ def anthropic_events(text, calls):
     yield "message_stop", {"type": "message_stop"}
 
 
+def responses_body(text, calls):
+    output = [{"id": "rs_1", "type": "reasoning", "summary": []}]
+    if text:
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        output.append({"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [part]})
+    for id, name, arguments in calls:
+        output.append(
+            {"id": "fc_1", "type": "function_call", "status": "completed", "call_id": id, "name": name, "arguments": json.dumps(arguments)}
+        )
+    global made
+    made += 1
+    return {
+        "id": f"resp_{made}", "object": "response", "created_at": 1, "status": "completed", "model": "stub", "output": output,
+        "error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "parallel_tool_calls": True,
+        "temperature": 1, "tool_choice": "auto", "tools": [], "top_p": 1,
+        "usage": {
+            "input_tokens": 10, "output_tokens": 2, "total_tokens": 12,
+            "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0},
+        },
+    }
+
+
+made = 0
+
+
+def responses_events(whole):
+    """The events of a response."""
+    begun = dict(whole, status="in_progress", output=[], usage=None)
+    events = [("response.created", {"response": begun}), ("response.in_progress", {"response": begun})]
+    for at, item in enumerate(whole["output"]):
+        place = {"item_id": item["id"], "output_index": at}
+        if item["type"] == "message":
+            part = item["content"][0]
+            empty = dict(part, text="")
+            events.append(("response.output_item.added", {"output_index": at, "item": dict(item, content=[], status="in_progress")}))
+            events.append(("response.content_part.added", {**place, "content_index": 0, "part": empty}))
+            for letter in part["text"]:
+                events.append(("response.output_text.delta", {**place, "content_index": 0, "delta": letter, "logprobs": []}))
+            events.append(("response.output_text.done", {**place, "content_index": 0, "text": part["text"], "logprobs": []}))
+            events.append(("response.content_part.done", {**place, "content_index": 0, "part": part}))
+        elif item["type"] == "function_call":
+            events.append(("response.output_item.added", {"output_index": at, "item": dict(item, arguments="", status="in_progress")}))
+            for letter in item["arguments"]:
+                events.append(("response.function_call_arguments.delta", {**place, "delta": letter}))
+            done = {"arguments": item["arguments"], "name": item["name"]}
+            events.append(("response.function_call_arguments.done", {**place, **done}))
+        else:
+            events.append(("response.output_item.added", {"output_index": at, "item": item}))
+        events.append(("response.output_item.done", {"output_index": at, "item": item}))
+    events.append(("response.completed", {"response": whole}))
+    return [(name, {"type": name, "sequence_number": at, **data}) for at, (name, data) in enumerate(events)]
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
         pass
 
+    def send_json(self, whole):
+        data = json.dumps(whole).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        text, calls = decide(body)
-        if not body.get("stream"):
-            whole = openai_body(text, calls) if DIALECT == "openai" else anthropic_body(text, calls)
-            data = json.dumps(whole).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
+        if self.path.endswith("/count_tokens"):
+            self.send_json({"input_tokens": 9})
+            return
+        is_responses = self.path.endswith("/responses")
+        if is_responses and DIALECT != "responses":
+            self.send_response(404)
+            self.send_header("content-length", "0")
             self.end_headers()
-            self.wfile.write(data)
+            return
+        text, calls = decide(body)
+        is_openai = DIALECT != "anthropic"
+        if is_responses:
+            whole = responses_body(text, calls)
+        else:
+            whole = openai_body(text, calls) if is_openai else anthropic_body(text, calls)
+        if not body.get("stream"):
+            self.send_json(whole)
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         usage = (body.get("stream_options") or {}).get("include_usage")
-        events = openai_events(text, calls, usage) if DIALECT == "openai" else anthropic_events(text, calls)
+        if is_responses:
+            events = responses_events(whole)
+        else:
+            events = openai_events(text, calls, usage) if is_openai else anthropic_events(text, calls)
         for name, data in events:
             line = f"event: {name}\n" if name else ""
             event = f"{line}data: {'[DONE]' if data is None else json.dumps(data)}\n\n".encode()

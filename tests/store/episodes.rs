@@ -3,10 +3,10 @@
 use crate::records::{cost, cost_of, episode, filled, golden, names, opened, phase, put, recorded, recorded_as, run};
 use clawhost_core::{
     Admission, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeOrigin, EpisodeProgress, EpisodeReader as _,
-    EpisodeState, EpisodeStore as _, ExchangeOutcome, ExchangeRow, ExpectedVerdict, Feedback, Judged,
+    EpisodeState, EpisodeStore as _, ExchangeBatch, ExchangeOutcome, ExchangeRow, ExpectedVerdict, Feedback, Judged,
     LearningStore as _, LiveReader as _, LiveSession, LiveStore as _, NotAdmitted, OpenEpisode, PhaseState, Recorded,
-    RewardRecord, RewardSource, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument, SpoolPlace, StoreError,
-    Usage, Verdict,
+    ResponseChange, ResponseRow, RewardRecord, RewardSource, RunId, RunKind, RunRecord, RunRow, RunState, SpecDocument,
+    SpoolPlace, StoreError, Usage, Verdict,
 };
 use clawhost_store::{FILE, Reader};
 use std::collections::BTreeMap;
@@ -373,7 +373,8 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
     };
     let place = SpoolPlace { segment: 1, offset: 70 };
     let first = vec![exchange(0, ExchangeOutcome::Complete), exchange(1, ExchangeOutcome::Incomplete)];
-    store.record_exchanges(first.clone(), place).await.unwrap();
+    let batch = |exchanges, through| ExchangeBatch { exchanges, responses: vec![], through };
+    store.record_exchanges(batch(first.clone(), place)).await.unwrap();
     let reader = || Reader::open(folder.path()).unwrap();
     let progress = |turns, is_complete, last_at| EpisodeProgress { episode: open.clone(), turns, is_complete, last_at };
     assert_eq!(reader().open_episodes(None).unwrap(), [progress(1, false, 11)]);
@@ -381,7 +382,7 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
     // After a crash the same exchanges come again, and more.
     let place = SpoolPlace { segment: 2, offset: 5 };
     let again = [first, vec![exchange(2, ExchangeOutcome::Complete)]].concat();
-    store.record_exchanges(again, place).await.unwrap();
+    store.record_exchanges(batch(again, place)).await.unwrap();
     assert_eq!(reader().open_episodes(None).unwrap(), [progress(2, true, 12)]);
     assert_eq!(reader().exchanges(&open.run, &open.id).unwrap().len(), 3);
     assert_eq!((reader().spool_place().unwrap(), reader().next_position(&open.run).unwrap()), (place, 1));
@@ -402,4 +403,34 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
     let judged = Judged { record: verdict_of("outcome", scored(0.5)), ..feedback("run-live", "ep-0000", 0.0, None) };
     let admissions = store.judge(vec![judged]).await.unwrap();
     assert_eq!(admissions, [Admission::Added { revision: 1, reward: Some(0.5) }]);
+}
+
+#[tokio::test]
+async fn a_response_is_read_by_its_owner_until_it_is_deleted_or_its_run_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    store.begin_run(&RunRecord { kind: RunKind::Live, ..run("run-live") }).await.unwrap();
+    let row = |owner: &str, id: &str, document: &str| {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        ResponseChange::Stored(ResponseRow {
+            owner,
+            id,
+            run: RunId("run-live".into()),
+            at: 5,
+            document: document.into(),
+        })
+    };
+    let changed = async |responses: Vec<ResponseChange>| {
+        store.record_exchanges(ExchangeBatch { responses, ..Default::default() }).await.unwrap();
+    };
+    let found = |owner: &str, id: &str| Reader::open(folder.path()).unwrap().response(owner, id).unwrap();
+    changed(vec![row("a", "resp_1", "1"), row("a", "resp_2", "2"), row("b", "resp_1", "3")]).await;
+    changed(vec![row("a", "resp_1", "again, after a crash")]).await;
+    assert_eq!(found("a", "resp_1").as_deref(), Some("1"));
+    assert_eq!(found("b", "resp_1").as_deref(), Some("3"));
+    assert_eq!(found("c", "resp_1"), None, "another key's");
+    let deleted = ResponseChange::Deleted { owner: "a".into(), id: "resp_1".into() };
+    changed(vec![deleted, row("a", "resp_3", "3")]).await;
+    assert_eq!((found("a", "resp_1"), found("a", "resp_2").as_deref()), (None, Some("2")));
+    assert_eq!(found("b", "resp_1").as_deref(), Some("3"));
 }

@@ -25,6 +25,7 @@ pub async fn settle(
 ) -> Result<u64, GatewayError> {
     let limits = GatewayLimits::default();
     let taken = store.reader()?.spool_place()?;
+    let store = Arc::new(store);
     let opened = Spool::open(spool, taken, limits.spool())?;
     // Nothing is placed here, so neither the key nor the name of a run matters.
     let every = SessionsLimits { sessions: usize::MAX, ..SessionsLimits::default() };

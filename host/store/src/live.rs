@@ -5,22 +5,30 @@ use crate::reader::Reader;
 use crate::writer::{Store, Write};
 use async_trait::async_trait;
 use clawhost_core::{
-    EpisodeId, EpisodeProgress, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore, OpenEpisode, RunId,
-    SpoolPlace, StoreError,
+    EpisodeId, EpisodeProgress, ExchangeBatch, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore,
+    OpenEpisode, ResponseChange, ResponseRow, RunId, SpoolPlace, StoreError,
 };
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
 #[async_trait]
 impl LiveStore for Store {
-    async fn record_exchanges(&self, exchanges: Vec<ExchangeRow>, through: SpoolPlace) -> Result<(), StoreError> {
+    async fn record_exchanges(&self, batch: ExchangeBatch) -> Result<(), StoreError> {
+        let ExchangeBatch { exchanges, responses, through } = batch;
         let door = self.checked("an exchange");
         let clean = |mut row: ExchangeRow| -> Result<ExchangeRow, StoreError> {
             row.episode.session = door.record(row.episode.session)?;
             row.document = door.document(row.document)?;
             Ok(row)
         };
-        let rows = exchanges.into_iter().map(clean).collect::<Result<_, _>>()?;
-        self.write(Write::Exchanges(rows, through)).await
+        let exchanges = exchanges.into_iter().map(clean).collect::<Result<_, _>>()?;
+        let clean = |change: ResponseChange| match change {
+            ResponseChange::Stored(row) => {
+                Ok(ResponseChange::Stored(ResponseRow { document: door.document(row.document)?, ..row }))
+            }
+            deleted @ ResponseChange::Deleted { .. } => Ok::<_, StoreError>(deleted),
+        };
+        let responses = responses.into_iter().map(clean).collect::<Result<_, _>>()?;
+        self.write(Write::Exchanges(ExchangeBatch { exchanges, responses, through })).await
     }
 }
 
@@ -34,7 +42,8 @@ fn outcome_number(outcome: ExchangeOutcome) -> i64 {
 }
 
 /// Records exchanges. What is stored already, open or as an episode, stays as it is: a crash may repeat the call.
-pub(crate) fn record(transaction: &Transaction<'_>, rows: &[ExchangeRow], through: SpoolPlace) -> rusqlite::Result<()> {
+pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> rusqlite::Result<()> {
+    let ExchangeBatch { exchanges: rows, responses, through } = batch;
     let mut open = transaction.prepare_cached(
         "INSERT OR IGNORE INTO open_episodes (run, id, position, session, agent, alias, opened_at)
          VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -48,6 +57,18 @@ pub(crate) fn record(transaction: &Transaction<'_>, rows: &[ExchangeRow], throug
         let LiveSession { session, agent, alias } = session;
         open.execute(params![run.0, id.0, signed(*index), session, agent, alias, signed(*opened_at)])?;
         insert.execute(params![run.0, id.0, position, signed(*at), outcome_number(*outcome), document])?;
+    }
+    for change in responses {
+        match change {
+            ResponseChange::Stored(ResponseRow { owner, id, run, at, document }) => transaction
+                .prepare_cached(
+                    "INSERT OR IGNORE INTO responses (owner, id, run, at, document) VALUES (?, ?, ?, ?, ?)",
+                )?
+                .execute(params![owner, id, run.0, signed(*at), document])?,
+            ResponseChange::Deleted { owner, id } => {
+                transaction.prepare_cached("DELETE FROM responses WHERE owner = ? AND id = ?")?.execute([owner, id])?
+            }
+        };
     }
     transaction
         .prepare_cached("INSERT OR REPLACE INTO spool (number, segment, offset) VALUES (1, ?, ?)")?
@@ -92,6 +113,15 @@ impl LiveReader for Reader {
                 .prepare_cached("SELECT document FROM exchanges WHERE run = ? AND episode = ? ORDER BY position")?
                 .query_map([&run.0, &episode.0], |row| row.get(0))?
                 .collect()
+        })
+    }
+
+    fn response(&self, owner: &str, id: &str) -> Result<Option<String>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT document FROM responses WHERE owner = ? AND id = ?")?
+                .query_row([owner, id], |row| row.get(0))
+                .optional()
         })
     }
 

@@ -153,6 +153,17 @@ const TABLES: &str = "
         document TEXT NOT NULL
     );
     CREATE UNIQUE INDEX exchanges_by_episode ON exchanges (run, episode, position);
+    -- Responses that clients may read and continue by their ids.
+    CREATE TABLE responses (
+        number INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        run TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        document TEXT NOT NULL,
+        UNIQUE (owner, id)
+    );
+    CREATE INDEX responses_by_run ON responses (run);
     -- The place up to which exchanges were taken over from files; at most one row.
     CREATE TABLE spool (
         number INTEGER PRIMARY KEY CHECK (number = 1),

@@ -10,8 +10,8 @@ use crate::ledger::{EntryKind, Ledger, of_state};
 use crate::reader::Reader;
 use crate::{learning, live, playbooks, plugins, records, retention, runs, schema};
 use clawhost_core::{
-    Admission, Digest, Episode, ExchangeRow, Judged, KnownSecrets, LabelChange, LedgerKey, PlaybookLedger,
-    PlaybookVersion, Relabelled, Removal, Removed, RunId, RunRecord, RunState, SpoolPlace, StoreError,
+    Admission, Digest, Episode, ExchangeBatch, Judged, KnownSecrets, LabelChange, LedgerKey, PlaybookLedger,
+    PlaybookVersion, Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ pub(crate) enum Write {
     Begin(Box<RunRecord>),
     Append { run: RunId, rows: Vec<EpisodeRows>, spent: String },
     Resume(RunId),
-    Exchanges(Vec<ExchangeRow>, SpoolPlace),
+    Exchanges(ExchangeBatch),
     Finish { run: RunId, state: RunState, summary: String, spent: String },
     Checkpoint(Box<learning::CheckpointRows>),
     Version(Box<PlaybookVersion>, Option<PlaybookLedger>),
@@ -413,7 +413,7 @@ fn apply(
         Write::Begin(run) => records::begin(transaction, run, ledger)?,
         Write::Resume(run) => records::resume(transaction, run, ledger)?,
         Write::Append { run, rows, spent } => records::append(transaction, (run, rows), spent, released, ledger)?,
-        Write::Exchanges(rows, through) => live::record(transaction, rows, *through)?,
+        Write::Exchanges(batch) => live::record(transaction, batch)?,
         Write::Finish { run, state, summary, spent } => {
             records::finish(transaction, run, *state, summary, spent)?;
             ledger.add(EntryKind::State, run, None, &of_state(transaction, run)?)?;

@@ -68,14 +68,54 @@ pub struct SpoolPlace {
     pub offset: u64,
 }
 
+/// A response that a client may read, continue or delete by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseRow {
+    /// Name of the key whose client may; empty without keys.
+    pub owner: String,
+    /// Its id. A response that is stored already stays as it is.
+    pub id: String,
+    /// The run of its exchange.
+    pub run: RunId,
+    /// Unix time in milliseconds.
+    pub at: u64,
+    /// The response with its input as JSON text. A store does not interpret it.
+    pub document: String,
+}
+
+/// A change of the responses that clients may read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResponseChange {
+    /// One is stored.
+    Stored(ResponseRow),
+    /// A client deleted one. Its exchange stays.
+    Deleted {
+        /// Name of the client's key.
+        owner: String,
+        /// Its id.
+        id: String,
+    },
+}
+
+/// What is taken over at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExchangeBatch {
+    /// Exchanges.
+    pub exchanges: Vec<ExchangeRow>,
+    /// Changes of responses, in order.
+    pub responses: Vec<ResponseChange>,
+    /// Everything before this place is part of this batch or of earlier ones.
+    pub through: SpoolPlace,
+}
+
 /// Writes live traffic.
 #[async_trait]
 pub trait LiveStore: Send + Sync {
-    /// Records exchanges, and the place up to which they were taken over, in one transaction. Durable when this returns.
+    /// Records a batch in one transaction. Durable when this returns.
     ///
     /// # Errors
     /// The store cannot be written. Nothing was recorded then.
-    async fn record_exchanges(&self, exchanges: Vec<ExchangeRow>, through: SpoolPlace) -> Result<(), StoreError>;
+    async fn record_exchanges(&self, batch: ExchangeBatch) -> Result<(), StoreError>;
 }
 
 /// Reads live traffic.
@@ -87,6 +127,8 @@ pub trait LiveReader {
     fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError>;
     /// The exchanges of a live episode in progress as JSON texts, in order.
     fn exchanges(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<String>, StoreError>;
+    /// The document of a response of a key's client.
+    fn response(&self, owner: &str, id: &str) -> Result<Option<String>, StoreError>;
     /// The place up to which exchanges were taken over.
     fn spool_place(&self) -> Result<SpoolPlace, StoreError>;
     /// The first position of a run behind those of its episodes, ended or in progress.

@@ -26,7 +26,10 @@ pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, Ru
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use ledger::{LedgerFinding, LedgerHead, LedgerKey, LedgerReader, LedgerReport};
-pub use live::{EpisodeProgress, ExchangeOutcome, ExchangeRow, LiveReader, LiveStore, OpenEpisode, SpoolPlace};
+pub use live::{
+    EpisodeProgress, ExchangeBatch, ExchangeOutcome, ExchangeRow, LiveReader, LiveStore, OpenEpisode, ResponseChange,
+    ResponseRow, SpoolPlace,
+};
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{

@@ -6,7 +6,9 @@ use super::runs::{self, LiveRun};
 use crate::GatewayError;
 use crate::store::CaptureStore;
 use clawhost_capture::{Exchange, assemble};
-use clawhost_core::{ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError, Usage};
+use clawhost_core::{
+    ExchangeBatch, ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError, Usage,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +25,7 @@ const EPISODES_AT_ONCE: usize = 64;
 
 /// Moves records on.
 pub(crate) struct Importer {
-    store: CaptureStore,
+    store: Arc<CaptureStore>,
     recorder: Arc<Recorder>,
     place: SpoolPlace,
     known_runs: HashSet<RunId>,
@@ -40,7 +42,7 @@ fn parsed(document: &str) -> Option<Exchange> {
 impl Importer {
     /// Takes over what an earlier start left, and takes its open sessions up again.
     pub(crate) async fn restore(
-        store: CaptureStore,
+        store: Arc<CaptureStore>,
         recorder: Arc<Recorder>,
         now_ms: u64,
         episode_bytes: usize,
@@ -125,16 +127,21 @@ impl Importer {
             return Ok(0);
         }
         let count = records.len();
-        let rows: Vec<ExchangeRow> = records.into_iter().filter_map(record::row).collect();
-        if rows.len() < count {
-            tracing::error!("{} records of the spool cannot be read", count - rows.len());
+        let read: Vec<record::Read> = records.into_iter().filter_map(record::read).collect();
+        if read.len() < count {
+            tracing::error!("{} records of the spool cannot be read", count - read.len());
         }
-        for row in &rows {
+        let mut batch = ExchangeBatch { through, ..ExchangeBatch::default() };
+        for record::Read { exchange, response } in read {
+            batch.exchanges.extend(exchange);
+            batch.responses.extend(response);
+        }
+        for row in &batch.exchanges {
             if !self.known_runs.contains(&row.episode.run) {
                 self.begin_run(row).await?;
             }
         }
-        self.store.live.record_exchanges(rows, through).await?;
+        self.store.live.record_exchanges(batch).await?;
         self.place = through;
         self.recorder.spool.forget(through);
         Ok(count)

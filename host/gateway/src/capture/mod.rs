@@ -3,9 +3,11 @@
 mod importer;
 mod record;
 mod recorder;
+mod responses;
 mod runs;
 mod spool;
 
 pub(crate) use importer::Importer;
 pub(crate) use recorder::{Begun, Done, Recorder, Seen};
+pub(crate) use responses::{Chain, ChainError, StoredResponse};
 pub(crate) use spool::{Spool, SpoolLimits};

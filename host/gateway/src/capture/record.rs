@@ -1,7 +1,10 @@
-//! A record of the spool: what the store needs to know on a first line, and the exchange behind it.
+//! A record of the spool: what the store needs to know on a first line, and the documents behind it, a line each.
 
+use super::responses::StoredResponse;
 use clawhost_capture::{Answer, Exchange};
-use clawhost_core::{EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, RunId};
+use clawhost_core::{
+    EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, ResponseChange, ResponseRow, RunId,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a session is called in records.
@@ -15,26 +18,39 @@ pub(crate) struct Label {
     pub(crate) opened_at: u64,
 }
 
+/// The first line.
 #[derive(Serialize, Deserialize)]
-struct Head {
-    run: RunId,
-    episode: EpisodeId,
-    index: u64,
-    session: LiveSession,
-    opened_at: u64,
-    position: u32,
-    at: u64,
-    outcome: u8,
+#[serde(rename_all = "snake_case")]
+enum Head {
+    /// An exchange, on the next line. A response that can be read later is on the line behind it.
+    Exchange {
+        run: RunId,
+        episode: EpisodeId,
+        index: u64,
+        session: LiveSession,
+        opened_at: u64,
+        position: u32,
+        at: u64,
+        outcome: u8,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        response: Option<(String, String)>,
+    },
+    /// A client deleted a response.
+    Deleted { owner: String, id: String },
 }
 
-/// The bytes of a record.
-pub(crate) fn write(label: &Label, exchange: &Exchange) -> serde_json::Result<Vec<u8>> {
+/// The bytes of an exchange, with its response if that can be read later by an owner and an id.
+pub(crate) fn write(
+    label: &Label,
+    exchange: &Exchange,
+    stored: Option<(&StoredResponse, &str, &str)>,
+) -> serde_json::Result<Vec<u8>> {
     let outcome = match exchange.answer {
         Answer::Failed { .. } => 0,
         Answer::Incomplete { .. } => 1,
         Answer::Complete(_) => 2,
     };
-    let head = Head {
+    let head = Head::Exchange {
         run: label.run.clone(),
         episode: label.episode.clone(),
         index: label.index,
@@ -43,26 +59,52 @@ pub(crate) fn write(label: &Label, exchange: &Exchange) -> serde_json::Result<Ve
         position: exchange.position,
         at: exchange.at,
         outcome,
+        response: stored.map(|(_, owner, id)| (owner.to_owned(), id.to_owned())),
     };
     let mut bytes = Vec::with_capacity(2048);
     serde_json::to_writer(&mut bytes, &head)?;
     bytes.push(b'\n');
     serde_json::to_writer(&mut bytes, exchange)?;
+    if let Some((stored, ..)) = stored {
+        bytes.push(b'\n');
+        serde_json::to_writer(&mut bytes, stored)?;
+    }
     Ok(bytes)
 }
 
-/// The row of a record. `None`: it is no record of this program.
-pub(crate) fn row(record: Vec<u8>) -> Option<ExchangeRow> {
-    let mut text = String::from_utf8(record).ok()?;
-    let line = text.find('\n')?;
-    let head: Head = serde_json::from_str(text.get(..line)?).ok()?;
-    let outcome = match head.outcome {
-        0 => ExchangeOutcome::Failed,
-        1 => ExchangeOutcome::Incomplete,
-        _ => ExchangeOutcome::Complete,
-    };
-    text.drain(..=line);
-    let Head { run, episode: id, index, session, opened_at, position, at, .. } = head;
-    let episode = OpenEpisode { run, id, index, session, opened_at };
-    Some(ExchangeRow { episode, position, at, outcome, document: text })
+/// The bytes of a deletion.
+pub(crate) fn deletion(owner: &str, id: &str) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&Head::Deleted { owner: owner.to_owned(), id: id.to_owned() })
+}
+
+/// What a record says.
+pub(crate) struct Read {
+    pub(crate) exchange: Option<ExchangeRow>,
+    pub(crate) response: Option<ResponseChange>,
+}
+
+/// Reads a record. `None`: it is no record of this program.
+pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
+    let text = String::from_utf8(record).ok()?;
+    let mut lines = text.split('\n');
+    match serde_json::from_str(lines.next()?).ok()? {
+        Head::Deleted { owner, id } => {
+            Some(Read { exchange: None, response: Some(ResponseChange::Deleted { owner, id }) })
+        }
+        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response } => {
+            let document = lines.next()?.to_owned();
+            let stored = |((owner, id), document): ((String, String), &str)| {
+                let document = document.to_owned();
+                ResponseChange::Stored(ResponseRow { owner, id, run: run.clone(), at, document })
+            };
+            let response = response.zip(lines.next()).map(stored);
+            let outcome = match outcome {
+                0 => ExchangeOutcome::Failed,
+                1 => ExchangeOutcome::Incomplete,
+                _ => ExchangeOutcome::Complete,
+            };
+            let episode = OpenEpisode { run, id: episode, index, session, opened_at };
+            Some(Read { exchange: Some(ExchangeRow { episode, position, at, outcome, document }), response })
+        }
+    }
 }

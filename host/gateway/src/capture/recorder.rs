@@ -1,6 +1,7 @@
 //! Records what passes: finds the session of a request, and writes the exchange to the spool when it has ended.
 
 use super::record::{self, Label};
+use super::responses::{Responses, StoredResponse};
 use super::runs::{LiveRun, LiveRuns};
 use super::spool::Spool;
 use clawhost_capture::{
@@ -70,6 +71,8 @@ pub(crate) struct Recorder {
     clock: Arc<dyn Clock>,
     new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
     pub(crate) counts: CaptureCounts,
+    /// Responses that clients may read later.
+    pub(crate) responses: Responses,
     /// Wakes the importer.
     pub(crate) wake: tokio::sync::Notify,
 }
@@ -100,6 +103,7 @@ impl Recorder {
             clock,
             new_run,
             counts: CaptureCounts::default(),
+            responses: Responses::default(),
             wake: tokio::sync::Notify::new(),
         }
     }
@@ -171,7 +175,14 @@ impl Recorder {
             (placed, claim)
         };
         let exchange = exchange_of(&placed, client, dialect, model, request, digest, no_train, at);
-        Begun { recorder: self.clone(), label: placed.label, exchange: Some(exchange), claim: Some(claim), began_us }
+        Begun {
+            recorder: self.clone(),
+            label: placed.label,
+            exchange: Some(exchange),
+            claim: Some(claim),
+            began_us,
+            stored: None,
+        }
     }
 
     /// Ends the session that a client names, and what came from it. Returns how many ended.
@@ -216,11 +227,19 @@ impl Recorder {
         self.places().sessions.len()
     }
 
-    fn write(&self, label: &Label, exchange: &Exchange) -> Done {
-        let written = record::write(label, exchange).map_err(std::io::Error::from);
-        match written.and_then(|bytes| self.spool.append(&bytes)) {
-            Ok(_) => {
+    /// Writes an exchange, with the response that its client may read later.
+    fn write(&self, label: &Label, exchange: &Exchange, stored: Option<StoredResponse>) -> Done {
+        let (owner, id) = (&exchange.client.owner, exchange.response_id.clone().unwrap_or_default());
+        let stored = stored.filter(|_| !id.is_empty());
+        let line = stored.as_ref().map(|stored| (stored, owner.as_str(), id.as_str()));
+        let written = record::write(label, exchange, line).map_err(std::io::Error::from);
+        let written = written.and_then(|bytes| self.spool.append(&bytes).map(|_| bytes.len()));
+        match written {
+            Ok(bytes) => {
                 self.counts.recorded.fetch_add(1, Ordering::Relaxed);
+                if stored.is_some() {
+                    self.responses.remember(owner, &id, stored, bytes);
+                }
                 self.wake.notify_one();
                 Done::Recorded
             }
@@ -230,6 +249,17 @@ impl Recorder {
                 Done::Missed(error.to_string())
             }
         }
+    }
+
+    /// Deletes a response for its client. The exchange stays recorded.
+    ///
+    /// # Errors
+    /// The deletion cannot be recorded.
+    pub(crate) fn delete_response(&self, owner: &str, id: &str) -> std::io::Result<()> {
+        self.spool.append(&record::deletion(owner, id)?)?;
+        self.responses.remember(owner, id, None, 0);
+        self.wake.notify_one();
+        Ok(())
     }
 }
 
@@ -295,9 +325,15 @@ pub(crate) struct Begun {
     exchange: Option<Exchange>,
     claim: Option<Claim>,
     began_us: u64,
+    stored: Option<StoredResponse>,
 }
 
 impl Begun {
+    /// Keeps a response that its client may read later, if the answer is recorded whole.
+    pub(crate) fn keep(&mut self, response: StoredResponse) {
+        self.stored = Some(response);
+    }
+
     /// Notes the first part of the answer.
     pub(crate) fn first_part(&mut self) {
         let now = self.recorder.clock.monotonic_us();
@@ -346,7 +382,8 @@ impl Begun {
                 None => places.sessions.unanswered(claim, now_us / 1000),
             }
         }
-        self.recorder.write(&self.label, &exchange)
+        let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
+        self.recorder.write(&self.label, &exchange, stored)
     }
 }
 

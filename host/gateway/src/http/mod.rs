@@ -4,9 +4,12 @@ mod answer;
 mod exchange;
 mod guard;
 mod hints;
+mod pass;
 mod relay;
+mod responses;
 mod routes;
 mod serve;
+mod shape;
 mod translate;
 
 pub use serve::{Gateway, GatewayCounts, Running};

@@ -1,16 +1,17 @@
 //! Passes a streamed answer on event by event, as it came, and records it before its last event.
 
-use super::answer::error_body;
 use super::exchange::{complete, label};
+use super::responses::Keeper;
 use super::serve::Inner;
+use super::shape::Shape;
 use crate::capture::{Begun, Done};
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, header};
 use bytes::Bytes;
 use clawhost_core::{Message, ModelDelta, Origin, Role, Secrets};
-use clawhost_providers::{Dialect, UpstreamAnswer};
-use clawhost_wire::sse::{self, SseCutter};
-use clawhost_wire::{ErrorKind, StreamedAnswer, anthropic, openai};
+use clawhost_providers::UpstreamAnswer;
+use clawhost_wire::sse::SseCutter;
+use clawhost_wire::{AnswerHead, ErrorKind, StreamedAnswer};
 use hyper::body::Frame;
 use serde_json::Value;
 use std::convert::Infallible;
@@ -46,12 +47,6 @@ pub(crate) fn stream_head(pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
     answer
 }
 
-/// The error event of a dialect.
-pub(crate) fn error_event(dialect: Dialect, kind: ErrorKind, message: &str) -> String {
-    let name = if dialect == Dialect::Anthropic { "error" } else { "" };
-    sse::write(name, &error_body(dialect, kind, message).to_string())
-}
-
 /// The comment before the last event of an answer that was not recorded.
 pub(crate) fn missed_comment(done: &Done) -> Option<String> {
     match done {
@@ -63,32 +58,36 @@ pub(crate) fn missed_comment(done: &Done) -> Option<String> {
     }
 }
 
-/// Passes an answer on. `drops_usage`: the report of usage was not requested by the client. `asked`: bytes of the request.
-pub(crate) fn stream(
-    gateway: &Arc<Inner>,
-    dialect: Dialect,
-    mut upstream: UpstreamAnswer,
-    begun: Begun,
-    drops_usage: bool,
-    asked: usize,
-) -> Response<Body> {
+/// An answer that is passed on.
+pub(crate) struct Passed {
+    pub(crate) shape: Shape,
+    pub(crate) begun: Begun,
+    pub(crate) keeper: Option<Keeper>,
+    /// Whether the report of usage was not requested by the client.
+    pub(crate) drops_usage: bool,
+    /// Bytes of the request.
+    pub(crate) asked: usize,
+}
+
+/// Passes an answer on.
+pub(crate) fn stream(gateway: &Arc<Inner>, mut upstream: UpstreamAnswer, passed: Passed) -> Response<Body> {
     let (sender, pieces) = mpsc::channel(WAITING);
     let mut answer = stream_head(pieces);
     for (name, value) in &std::mem::take(&mut upstream.headers) {
         answer.headers_mut().insert(name.clone(), value.clone());
     }
-    label(&mut answer, &begun);
+    label(&mut answer, &passed.begun);
+    let Passed { shape, begun, keeper, drops_usage, asked } = passed;
     let relay = Relay {
-        dialect,
+        shape,
         sender,
         cutter: SseCutter::default(),
-        reader: match dialect {
-            Dialect::OpenAi => StreamedAnswer::new(openai::StreamReader::new()),
-            Dialect::Anthropic => StreamedAnswer::new(anthropic::StreamReader::new()),
-        },
+        reader: shape.reader(),
         begun,
+        keeper,
         heard: String::new(),
         id: None,
+        events: 0,
         drops_usage,
         secrets: gateway.secrets.secrets(),
         asked,
@@ -103,14 +102,17 @@ pub(crate) fn stream(
 }
 
 struct Relay {
-    dialect: Dialect,
+    shape: Shape,
     sender: mpsc::Sender<Bytes>,
     cutter: SseCutter,
     reader: StreamedAnswer,
     begun: Begun,
+    keeper: Option<Keeper>,
     /// The text so far, for the record of an answer that breaks off.
     heard: String,
     id: Option<String>,
+    /// Events so far.
+    events: u64,
     drops_usage: bool,
     secrets: Secrets,
     asked: usize,
@@ -156,6 +158,7 @@ impl Relay {
             Err(error) => return Taken::Broken(error.to_string()),
         };
         for mut event in events {
+            self.events += 1;
             let said = self.reader.push(&event);
             if !self.secrets.is_empty() {
                 let text = String::from_utf8_lossy(&event);
@@ -200,13 +203,18 @@ impl Relay {
 
     /// Records the answer, then releases its last event.
     async fn over(self, last: Vec<u8>) {
-        let Self { dialect, sender, reader, begun, heard, id, asked, .. } = self;
+        let Self { shape, sender, reader, mut begun, keeper, heard, id, events, asked, .. } = self;
         let done = match reader.finish() {
-            Ok((_, response)) => begun.end(complete(response, asked), id),
+            Ok((_, response)) => {
+                let object = data(&last).and_then(|mut data| Some(data.get_mut("response")?.take()));
+                if let (Some(keeper), Some(object)) = (keeper, object) {
+                    keeper.keep(&mut begun, object);
+                }
+                begun.end(complete(response, asked), id)
+            }
             Err(error) => {
-                let mut begun = begun;
                 begun.so_far(partial(heard));
-                let event = error_event(dialect, ErrorKind::BadUpstream, &error.to_string());
+                let event = shape.error_event(ErrorKind::BadUpstream, &error.to_string(), (&head_of(id), events));
                 begun.broke_off(&error.to_string());
                 // The client may have gone.
                 let _ = sender.send(Bytes::from(event)).await;
@@ -228,10 +236,15 @@ impl Relay {
         self.begun.so_far(partial(self.heard));
         let done = self.begun.broke_off(&why);
         let mut last = missed_comment(&done).unwrap_or_default();
-        last.push_str(&error_event(self.dialect, ErrorKind::BadUpstream, &why));
+        last.push_str(&self.shape.error_event(ErrorKind::BadUpstream, &why, (&head_of(self.id.clone()), self.events)));
         // The client may have gone.
         let _ = self.sender.send(Bytes::from(last)).await;
     }
+}
+
+/// The metadata of an answer of an endpoint, as far as its end needs them.
+fn head_of(id: Option<String>) -> AnswerHead {
+    AnswerHead { id: id.unwrap_or_default(), ..AnswerHead::default() }
 }
 
 pub(crate) fn partial(heard: String) -> Message {
@@ -248,7 +261,7 @@ fn data(event: &[u8]) -> Option<Value> {
 /// The id of the answer, which its first event has.
 fn id_in(event: &[u8]) -> Option<String> {
     let data = data(event)?;
-    let id = data.get("id").or_else(|| data.pointer("/message/id"))?;
+    let id = data.get("id").or_else(|| data.pointer("/message/id")).or_else(|| data.pointer("/response/id"))?;
     id.as_str().map(str::to_owned)
 }
 
@@ -283,6 +296,7 @@ mod tests {
     fn the_id_of_an_answer_is_found_in_both_dialects() {
         let check = |event: &str, id: Option<&str>| assert_eq!(id_in(event.as_bytes()).as_deref(), id, "{event}");
         check("data: {\"id\":\"chatcmpl-1\"}\n\n", Some("chatcmpl-1"));
+        check("data: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\n", Some("resp_1"));
         check("event: message_start\ndata: {\"message\":{\"id\":\"msg_1\"}}\n\n", Some("msg_1"));
         check(": ping\n\n", None);
     }

@@ -4,29 +4,41 @@ use super::answer::{Refusal, json};
 use super::exchange::{self, Call};
 use super::hints::plain;
 use super::serve::Inner;
+use super::shape::Shape;
+use super::{pass, responses as stored};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, Response};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::{get, post};
 use bytes::Bytes;
 use clawhost_providers::Dialect;
 use clawhost_wire::ErrorKind;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde_json::json as value;
+use std::collections::HashMap;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 type Shared = State<Arc<Inner>>;
 
 /// The routes of a gateway.
 pub(crate) fn router(gateway: Arc<Inner>) -> Router {
-    Router::new()
+    let named = Router::new()
         .route("/v1/chat/completions", post(chat))
+        .route("/v1/completions", post(completions))
+        .route("/v1/responses", post(responses).get(no_socket))
+        .route("/v1/responses/{id}", get(response).delete(delete_response))
+        .route("/v1/responses/{id}/input_items", get(input_items))
+        .route("/v1/responses/{id}/cancel", post(cancel_response))
+        .route("/v1/embeddings", post(embeddings))
         .route("/v1/messages", post(messages))
-        .route("/v1/models", get(models))
-        .route("/s/{session}/v1/chat/completions", post(chat_in))
-        .route("/s/{session}/v1/messages", post(messages_in))
-        .route("/s/{session}/v1/models", get(models))
+        .route("/v1/messages/count_tokens", post(count_tokens))
+        .route("/v1/models", get(models));
+    Router::new()
+        .nest("/s/{session}", named.clone())
+        .merge(named)
         .route("/s/{session}/end", post(end_session))
         .route("/healthz", get(healthy))
         .route("/readyz", get(healthy))
@@ -35,56 +47,133 @@ pub(crate) fn router(gateway: Arc<Inner>) -> Router {
         .with_state(gateway)
 }
 
+/// What an address names, by the name of the part: a session, a response.
+type Names = Path<HashMap<String, String>>;
+
 /// The dialect in which errors are answered where the path does not tell: Anthropic's clients name their version.
 fn dialect_of(headers: &HeaderMap) -> Dialect {
     if headers.contains_key("anthropic-version") { Dialect::Anthropic } else { Dialect::OpenAi }
 }
 
-async fn chat(State(gateway): Shared, request: Request) -> Response<Body> {
-    call(&gateway, Dialect::OpenAi, "/chat/completions", None, request).await
+async fn chat(State(gateway): Shared, Path(names): Names, request: Request) -> Response<Body> {
+    call(&gateway, Shape::Chat, names, request).await
 }
 
-async fn chat_in(State(gateway): Shared, Path(session): Path<String>, request: Request) -> Response<Body> {
-    call(&gateway, Dialect::OpenAi, "/chat/completions", Some(session), request).await
+async fn completions(State(gateway): Shared, Path(names): Names, request: Request) -> Response<Body> {
+    call(&gateway, Shape::Completions, names, request).await
 }
 
-async fn messages(State(gateway): Shared, request: Request) -> Response<Body> {
-    call(&gateway, Dialect::Anthropic, "/messages", None, request).await
+async fn responses(State(gateway): Shared, Path(names): Names, request: Request) -> Response<Body> {
+    call(&gateway, Shape::Responses, names, request).await
 }
 
-async fn messages_in(State(gateway): Shared, Path(session): Path<String>, request: Request) -> Response<Body> {
-    call(&gateway, Dialect::Anthropic, "/messages", Some(session), request).await
+/// Codex tries a web socket first, and goes on over HTTP at once if it gets this status.
+async fn no_socket() -> Response<Body> {
+    let mut answer = Refusal::new(ErrorKind::InvalidRequest, "responses are requested by POST").answer(Dialect::OpenAi);
+    *answer.status_mut() = StatusCode::UPGRADE_REQUIRED;
+    answer
+}
+
+async fn messages(State(gateway): Shared, Path(names): Names, request: Request) -> Response<Body> {
+    call(&gateway, Shape::Messages, names, request).await
 }
 
 /// A request to a model.
 async fn call(
     gateway: &Arc<Inner>,
-    dialect: Dialect,
-    path: &'static str,
-    named: Option<String>,
+    shape: Shape,
+    mut names: HashMap<String, String>,
     request: Request,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let checked = gateway.guard.address(&parts.headers).and_then(|()| gateway.guard.content(&parts.headers));
-    if let Err(refusal) = checked {
-        return refusal.answer(dialect);
-    }
+    let named = names.remove("session");
     if named.as_deref().is_some_and(|name| plain(name).is_none()) {
-        return Refusal::new(ErrorKind::InvalidRequest, "the session's name must be one short line").answer(dialect);
+        let why = "the session's name must be one short line";
+        return Refusal::new(ErrorKind::InvalidRequest, why).answer(shape.dialect());
     }
-    let _place = match gateway.places.clone().try_acquire_owned() {
-        Ok(place) => place,
-        Err(_) => {
-            let refusal = Refusal::new(ErrorKind::TooMany, "too many requests are under way; try again");
-            return Refusal { retry_after: Some(1), ..refusal }.answer(dialect);
+    match admitted(gateway, request).await {
+        Ok((headers, body, _place)) => {
+            let call = Call { shape, headers, named, owner: String::new(), body };
+            exchange::answer(gateway, call).await
         }
+        Err(refusal) => refusal.answer(shape.dialect()),
+    }
+}
+
+/// The headers and the body of a request that may be answered, with a place among those that are.
+async fn admitted(gateway: &Arc<Inner>, request: Request) -> Result<(HeaderMap, Bytes, OwnedSemaphorePermit), Refusal> {
+    let (parts, body) = request.into_parts();
+    gateway.guard.address(&parts.headers)?;
+    gateway.guard.content(&parts.headers)?;
+    let place = gateway.places.clone().try_acquire_owned().map_err(|_| Refusal {
+        retry_after: Some(1),
+        ..Refusal::new(ErrorKind::TooMany, "too many requests are under way; try again")
+    })?;
+    let body = read_body(gateway, body).await?;
+    Ok((parts.headers, body, place))
+}
+
+/// An answer, or the refusal in a dialect.
+fn answered(dialect: Dialect, answer: Result<Response<Body>, Refusal>) -> Response<Body> {
+    answer.unwrap_or_else(|refusal| refusal.answer(dialect))
+}
+
+async fn embeddings(State(gateway): Shared, request: Request) -> Response<Body> {
+    let answer = async {
+        let (headers, body, _place) = admitted(&gateway, request).await?;
+        pass::embeddings(&gateway, &headers, &body).await
     };
-    let body = match read_body(gateway, body).await {
-        Ok(body) => body,
-        Err(refusal) => return refusal.answer(dialect),
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn count_tokens(State(gateway): Shared, request: Request) -> Response<Body> {
+    let answer = async {
+        let (headers, body, _place) = admitted(&gateway, request).await?;
+        pass::count_tokens(&gateway, &headers, &body).await
     };
-    let call = Call { dialect, path, headers: parts.headers, named, owner: String::new(), body };
-    exchange::answer(gateway, call).await
+    answered(Dialect::Anthropic, answer.await)
+}
+
+/// The id of a response in an address.
+fn id(names: &HashMap<String, String>) -> &str {
+    names.get("id").map(String::as_str).unwrap_or_default()
+}
+
+async fn response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
+    let answer = async {
+        gateway.guard.address(&headers)?;
+        stored::read(&gateway, "", id(&names)).await
+    };
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn delete_response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
+    let answer = async {
+        gateway.guard.address(&headers)?;
+        stored::delete(&gateway, "", id(&names)).await
+    };
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn cancel_response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
+    let answer = async {
+        gateway.guard.address(&headers)?;
+        stored::cancel(&gateway, "", id(&names)).await
+    };
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn input_items(
+    State(gateway): Shared,
+    Path(names): Names,
+    page: Result<Query<stored::Page>, QueryRejection>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let answer = async {
+        gateway.guard.address(&headers)?;
+        let wrong = |error: QueryRejection| Refusal::new(ErrorKind::InvalidRequest, error.body_text());
+        stored::input_items(&gateway, "", id(&names), &page.map_err(wrong)?.0).await
+    };
+    answered(Dialect::OpenAi, answer.await)
 }
 
 /// The body, up to its largest size and within its time.

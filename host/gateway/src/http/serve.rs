@@ -2,19 +2,20 @@
 
 use super::guard::Guard;
 use super::routes;
+use super::shape::Shape;
 use crate::capture::{Importer, Recorder, Spool};
 use crate::models::Models;
-use crate::{GatewayConfig, GatewayError, GatewayParts};
+use crate::{CaptureStore, GatewayConfig, GatewayError, GatewayParts};
 use clawhost_capture::CaptureKey;
 use clawhost_core::{Clock, KnownSecrets};
-use clawhost_providers::Dialect;
 use clawhost_wire::AnswerHead;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -43,11 +44,14 @@ pub(crate) struct Inner {
     pub(crate) models: Models,
     pub(crate) guard: Guard,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) store: Arc<CaptureStore>,
     pub(crate) secrets: KnownSecrets,
     pub(crate) places: Arc<Semaphore>,
     clock: Arc<dyn Clock>,
     boot: u64,
     answers: AtomicU64,
+    /// Aliases of models whose endpoint has no `/responses`.
+    without_responses: Mutex<HashSet<String>>,
     /// Held by answers that are under way; the end waits until all of them are dropped.
     busy: mpsc::WeakSender<()>,
 }
@@ -58,15 +62,21 @@ impl Inner {
         self.busy.upgrade()
     }
 
+    /// Whether the endpoint of a model may have `/responses`.
+    pub(crate) fn has_responses(&self, alias: &str) -> bool {
+        !self.without_responses.lock().unwrap_or_else(PoisonError::into_inner).contains(alias)
+    }
+
+    /// Notes that the endpoint of a model answers other requests and has no `/responses`.
+    pub(crate) fn note_no_responses(&self, alias: &str) {
+        self.without_responses.lock().unwrap_or_else(PoisonError::into_inner).insert(alias.to_owned());
+    }
+
     /// The metadata of an answer that this gateway writes.
-    pub(crate) fn answer_head(&self, dialect: Dialect, model: &str) -> AnswerHead {
+    pub(crate) fn answer_head(&self, shape: Shape, model: &str) -> AnswerHead {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
-        let prefix = match dialect {
-            Dialect::OpenAi => "chatcmpl-",
-            Dialect::Anthropic => "msg_",
-        };
         AnswerHead {
-            id: format!("{prefix}{:016x}{number:08x}", self.boot),
+            id: format!("{}{:016x}{number:08x}", shape.prefix(), self.boot),
             model: model.to_owned(),
             version: None,
             created: self.clock.now_ms() / 1000,
@@ -114,12 +124,13 @@ impl Gateway {
         let mut boot = [0; 8];
         getrandom::fill(&mut boot).map_err(|error| GatewayError::Randomness(error.to_string()))?;
         let boot = u64::from_be_bytes(boot);
+        let store = Arc::new(store);
         let taken = store.reader()?.spool_place()?;
         let spool = Spool::open(&config.spool, taken, config.limits.spool())?;
         let now_ms = clock.now_ms();
         let key = CaptureKey::new(capture_key);
         let recorder = Arc::new(Recorder::new(key, boot, config.sessions, spool, clock.clone(), new_run));
-        let importer = Importer::restore(store, recorder.clone(), now_ms, config.limits.episode_bytes).await?;
+        let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes).await?;
         let (imported, until) = watch::channel(false);
         let importer = tokio::spawn(importer.run(until));
         let (busy, idle) = mpsc::channel(1);
@@ -127,11 +138,13 @@ impl Gateway {
             models,
             guard: Guard::new(&config.hosts),
             recorder,
+            store,
             secrets,
             places: Arc::new(Semaphore::new(config.limits.requests)),
             clock,
             boot,
             answers: AtomicU64::new(0),
+            without_responses: Mutex::default(),
             busy: busy.downgrade(),
             config,
         });

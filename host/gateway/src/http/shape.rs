@@ -3,7 +3,8 @@
 use super::answer::error_body;
 use clawhost_core::ModelResponse;
 use clawhost_providers::Dialect;
-use clawhost_wire::{ErrorKind, StreamedAnswer, WireError, anthropic, completions, openai, responses, sse};
+use clawhost_wire::{AnswerHead, ErrorKind, StreamedAnswer, WireError, anthropic, completions, openai, responses, sse};
+use serde_json::Map;
 
 /// The shape of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,14 +83,15 @@ impl Shape {
         }
     }
 
-    /// The event at the end of a stream that broke off after `number` events.
-    pub(crate) fn error_event(self, kind: ErrorKind, message: &str, number: u64) -> String {
+    /// The end of a stream that broke off after `number` events of an answer.
+    pub(crate) fn error_event(self, kind: ErrorKind, message: &str, (head, number): (&AnswerHead, u64)) -> String {
         match self {
-            Self::Responses => responses::error_event(kind, message, number),
-            Self::Messages => sse::write("error", &error_body(Dialect::Anthropic, kind, message).to_string()),
-            Self::Chat | Self::Completions => {
-                sse::write("", &error_body(Dialect::OpenAi, kind, message).to_string())
+            Self::Responses => {
+                let failed = responses::failed(head, &Map::new(), kind, message);
+                responses::error_events(kind, message, number, &failed)
             }
+            Self::Messages => sse::write("error", &error_body(Dialect::Anthropic, kind, message).to_string()),
+            Self::Chat | Self::Completions => sse::write("", &error_body(Dialect::OpenAi, kind, message).to_string()),
         }
     }
 }

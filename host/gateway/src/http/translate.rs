@@ -2,16 +2,18 @@
 
 use super::answer::Refusal;
 use super::exchange::{complete, label};
-use super::relay::{error_event, missed_comment, partial};
+use super::relay::{missed_comment, partial};
+use super::responses::Keeper;
 use super::serve::Inner;
+use super::shape::Shape;
 use crate::capture::Begun;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
 use clawhost_capture::Answer;
 use clawhost_core::{DeltaSink, Llm, ModelDelta, ModelError, ModelResponse};
-use clawhost_providers::Dialect;
-use clawhost_wire::{AnswerHead, ClientRequest, ErrorKind, anthropic, openai};
+use clawhost_wire::{AnswerHead, ClientRequest, ErrorKind, anthropic, openai, responses};
+use serde_json::{Map, Value};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -31,36 +33,58 @@ pub(crate) fn refusal(error: &ModelError) -> Refusal {
 
 /// Writes the events of a dialect.
 enum Writer {
-    OpenAi(openai::StreamWriter),
-    Anthropic(anthropic::StreamWriter),
+    Chat(openai::StreamWriter),
+    Messages(anthropic::StreamWriter),
+    Responses(Box<responses::StreamWriter>),
 }
 
 impl Writer {
-    fn new(dialect: Dialect, head: AnswerHead, include_usage: bool) -> Self {
-        match dialect {
-            Dialect::OpenAi => Self::OpenAi(openai::StreamWriter::new(head, include_usage)),
-            Dialect::Anthropic => Self::Anthropic(anthropic::StreamWriter::new(head)),
+    fn new(shape: Shape, head: AnswerHead, repeated: Map<String, Value>, include_usage: bool) -> Self {
+        match shape {
+            Shape::Responses => Self::Responses(Box::new(responses::StreamWriter::new(head, repeated))),
+            Shape::Messages => Self::Messages(anthropic::StreamWriter::new(head)),
+            // Plain completions are only forwarded.
+            Shape::Chat | Shape::Completions => Self::Chat(openai::StreamWriter::new(head, include_usage)),
+        }
+    }
+
+    /// The object of the whole answer, of the shape that has one.
+    fn whole(&self, response: &ModelResponse) -> Option<Value> {
+        match self {
+            Self::Responses(writer) => Some(writer.whole(response)),
+            Self::Chat(_) | Self::Messages(_) => None,
+        }
+    }
+
+    fn error(&mut self, kind: ErrorKind, message: &str) -> String {
+        match self {
+            Self::Chat(writer) => writer.error(kind, message),
+            Self::Messages(writer) => writer.error(kind, message),
+            Self::Responses(writer) => writer.error(kind, message),
         }
     }
 
     fn begin(&mut self) -> String {
         match self {
-            Self::OpenAi(writer) => writer.begin(),
-            Self::Anthropic(writer) => writer.begin(),
+            Self::Chat(writer) => writer.begin(),
+            Self::Messages(writer) => writer.begin(),
+            Self::Responses(writer) => writer.begin(),
         }
     }
 
     fn delta(&mut self, delta: &ModelDelta) -> String {
         match self {
-            Self::OpenAi(writer) => writer.delta(delta),
-            Self::Anthropic(writer) => writer.delta(delta),
+            Self::Chat(writer) => writer.delta(delta),
+            Self::Messages(writer) => writer.delta(delta),
+            Self::Responses(writer) => writer.delta(delta),
         }
     }
 
     fn end(&mut self, response: &ModelResponse) -> String {
         match self {
-            Self::OpenAi(writer) => writer.end(response),
-            Self::Anthropic(writer) => writer.end(response),
+            Self::Chat(writer) => writer.end(response),
+            Self::Messages(writer) => writer.end(response),
+            Self::Responses(writer) => writer.end(response),
         }
     }
 }
@@ -77,11 +101,19 @@ impl DeltaSink for Deltas {
     }
 }
 
+/// How an answer is written.
+pub(crate) struct Writing {
+    pub(crate) shape: Shape,
+    pub(crate) head: AnswerHead,
+    /// Fields of the request that the answer repeats, in the shape that does so.
+    pub(crate) repeated: Map<String, Value>,
+    pub(crate) keeper: Option<Keeper>,
+}
+
 /// Streams an answer.
 pub(crate) fn stream(
     gateway: &Arc<Inner>,
-    dialect: Dialect,
-    head: AnswerHead,
+    writing: Writing,
     model: Arc<dyn Llm>,
     client: ClientRequest,
     begun: Begun,
@@ -96,22 +128,23 @@ pub(crate) fn stream(
         let mut sink = Deltas(deltas);
         model.stream(&request, &mut sink).await
     });
+    let Writing { shape, head, repeated, keeper } = writing;
     let id = head.id.clone();
-    let writer = Writer::new(dialect, head, client.include_usage);
+    let writer = Writer::new(shape, head, repeated, client.include_usage);
     let busy = gateway.busy();
     tokio::spawn(async move {
         let _busy = busy;
-        let passing = Passing { dialect, sender, writer, begun, heard: String::new(), asked };
+        let passing = Passing { sender, writer, begun, keeper, heard: String::new(), asked };
         passing.run(heard, asking, id).await;
     });
     answer
 }
 
 struct Passing {
-    dialect: Dialect,
     sender: mpsc::Sender<Bytes>,
     writer: Writer,
     begun: Begun,
+    keeper: Option<Keeper>,
     heard: String,
     asked: usize,
 }
@@ -158,13 +191,16 @@ impl Passing {
         match asking.await {
             Ok(Ok(response)) => {
                 let last = self.writer.end(&response);
+                if let (Some(keeper), Some(object)) = (self.keeper.take(), self.writer.whole(&response)) {
+                    keeper.keep(&mut self.begun, object);
+                }
                 let done = self.begun.end(complete(response, self.asked), Some(id));
                 let text = missed_comment(&done).unwrap_or_default() + &last;
                 let _ = self.sender.send(Bytes::from(text)).await;
             }
             Ok(Err(error)) => {
                 let refusal = refusal(&error);
-                let event = error_event(self.dialect, refusal.kind, &refusal.message);
+                let event = self.writer.error(refusal.kind, &refusal.message);
                 let done = if self.heard.is_empty() {
                     self.begun.end(Answer::Failed { status: refusal.kind.status(), why: error.to_string() }, None)
                 } else {
@@ -178,7 +214,7 @@ impl Passing {
             Err(_) => {
                 self.begun.so_far(partial(self.heard));
                 self.begun.broke_off("the gateway was stopped");
-                let event = error_event(self.dialect, ErrorKind::Internal, "the gateway was stopped");
+                let event = self.writer.error(ErrorKind::Internal, "the gateway was stopped");
                 let _ = self.sender.send(Bytes::from(event)).await;
             }
         }

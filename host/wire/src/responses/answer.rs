@@ -18,7 +18,7 @@ pub fn body(head: &AnswerHead, repeated: &Map<String, Value>, response: &ModelRe
     }
     for call in &response.message.tool_calls {
         let id = item_id(head, "fc", output.len());
-        output.push(call_item(&id, &call.id, &call.name, &call.arguments, "completed"));
+        output.push(call_item(&id, &call.id, &call.name, arguments(&call.arguments), "completed"));
     }
     let (status, incomplete) = ended(&response.finish);
     object(head, repeated, &State { status, incomplete, output, usage: Some(response.usage), error: Value::Null })
@@ -127,10 +127,35 @@ pub(super) fn error_code(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// An error event: the last one of a stream that broke off.
-pub fn error_event(kind: ErrorKind, message: &str, number: u64) -> String {
+/// The last events of a stream that broke off after `number` events: an error, which SDKs raise, and a response that failed, which
+/// codex waits for. `failed` is the object of the response; [`failed`] makes one.
+pub fn error_events(kind: ErrorKind, message: &str, number: u64, failed: &Value) -> String {
+    let code = error_code(kind);
+    let error = json!({"type": "server_error", "code": code, "message": message, "param": null});
     let event = json!({
-        "type": "error", "code": error_code(kind), "message": message, "param": null, "sequence_number": number,
+        "type": "error", "code": code, "message": message, "param": null, "sequence_number": number, "error": error,
     });
-    sse::write("error", &event.to_string())
+    let last = json!({"type": "response.failed", "sequence_number": number + 1, "response": failed});
+    sse::write("error", &event.to_string()) + &sse::write("response.failed", &last.to_string())
+}
+
+/// The object of a response that failed.
+pub fn failed(head: &AnswerHead, repeated: &Map<String, Value>, kind: ErrorKind, message: &str) -> Value {
+    failed_with(head, repeated, Vec::new(), kind, message)
+}
+
+pub(super) fn failed_with(
+    head: &AnswerHead,
+    repeated: &Map<String, Value>,
+    output: Vec<Value>,
+    kind: ErrorKind,
+    message: &str,
+) -> Value {
+    let error = json!({"code": error_code(kind), "message": message});
+    object(head, repeated, &State { status: "failed", incomplete: None, output, usage: None, error })
+}
+
+/// The arguments of a call. Clients parse them, so that none are an empty object.
+pub(super) fn arguments(text: &str) -> &str {
+    if text.trim().is_empty() { "{}" } else { text }
 }

@@ -10,7 +10,7 @@ mod read;
 mod request;
 mod stream;
 
-pub use answer::{body, error_event};
+pub use answer::{body, error_events, failed};
 pub use items::{messages, untranslatable, without_encrypted};
 pub use read::{StreamReader, response};
 pub use request::{ResponsesRequest, read_request};

@@ -1,6 +1,8 @@
 //! Writes a streamed answer: items begin, grow and end, and the last event holds all of them.
 
-use super::answer::{State, call_item, ended, error_code, item_id, logprobs, message_item, object, text_part};
+use super::answer::{
+    State, arguments, call_item, ended, error_events, failed_with, item_id, logprobs, message_item, object, text_part,
+};
 use crate::server::{AnswerHead, ErrorKind};
 use crate::sse;
 use clawhost_core::{ModelDelta, ModelResponse};
@@ -133,8 +135,15 @@ impl StreamWriter {
         let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).collect();
         open.sort_unstable();
         for at in open {
-            let Some(Item::Call { id, call, name, arguments }) = self.items.get(at) else { continue };
-            let item = call_item(id, call, name, arguments, "completed");
+            let Some(Item::Call { id, call, name, arguments: all }) = self.items.get_mut(at) else { continue };
+            let (id, name, is_empty) = (id.clone(), name.clone(), all.is_empty());
+            *all = arguments(all).to_owned();
+            let arguments = all.clone();
+            let item = call_item(&id, call, &name, &arguments, "completed");
+            if is_empty {
+                let place = json!({"item_id": id, "output_index": at, "delta": arguments});
+                events.push_str(&self.event("response.function_call_arguments.delta", place));
+            }
             let place = json!({"item_id": id, "output_index": at, "name": name, "arguments": arguments});
             events.push_str(&self.event("response.function_call_arguments.done", place));
             events.push_str(&self.event("response.output_item.done", json!({"output_index": at, "item": item})));
@@ -168,10 +177,8 @@ impl StreamWriter {
 
     /// The end of an answer that broke off.
     pub fn error(&mut self, kind: ErrorKind, message: &str) -> String {
-        let error = json!({"code": error_code(kind), "message": message});
-        let output = self.output(&json!([]));
-        let failed = self.object(&State { status: "failed", incomplete: None, output, usage: None, error });
-        self.event("response.failed", json!({"response": failed}))
+        let failed = failed_with(&self.head, &self.repeated, self.output(&json!([])), kind, message);
+        error_events(kind, message, self.number, &failed)
     }
 }
 
@@ -245,6 +252,12 @@ mod tests {
         check(&answer("", &["c1", "c2"], "tool_calls"));
         check(&answer("let me look", &["c1"], "tool_calls"));
         check(&answer("cut", &[], "length"));
+        let mut without = answer("", &["c1"], "tool_calls");
+        without.message.tool_calls[0].arguments.clear();
+        let (events, _) = streamed(&without);
+        let whole = body(&head(), &Map::new(), &without);
+        assert_eq!(events.last().unwrap()["response"], whole);
+        assert_eq!(whole["output"][0]["arguments"], "{}");
     }
 
     #[test]
@@ -266,9 +279,12 @@ mod tests {
         let mut writer = StreamWriter::new(head(), Map::new());
         writer.begin();
         writer.delta(&ModelDelta::Text("a".into()));
-        let event = writer.error(ErrorKind::BadUpstream, "gone");
-        let data: Value = serde_json::from_str(event.lines().nth(1).unwrap().strip_prefix("data: ").unwrap()).unwrap();
-        assert_eq!((&data["type"], &data["response"]["status"]), (&"response.failed".into(), &"failed".into()));
-        assert_eq!(data["response"]["error"], json!({"code": "server_error", "message": "gone"}));
+        let events = writer.error(ErrorKind::BadUpstream, "gone");
+        let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
+        let data: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        assert_eq!((&data[0]["type"], &data[0]["error"]["message"]), (&"error".into(), &"gone".into()));
+        assert_eq!((&data[1]["type"], &data[1]["response"]["status"]), (&"response.failed".into(), &"failed".into()));
+        assert_eq!(data[1]["response"]["error"], json!({"code": "server_error", "message": "gone"}));
+        assert_eq!(data[1]["response"]["output"][0]["content"][0]["text"], "a");
     }
 }
