@@ -12,10 +12,12 @@ use clawhost_core::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How long records gather before they are flushed and taken over: one flush and one transaction for all of them.
-const GATHER: Duration = Duration::from_millis(15);
+const GATHER: Duration = Duration::from_millis(30);
 /// How often sessions are looked at that may have been idle for too long.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// Pause after the store failed.
@@ -76,8 +78,28 @@ impl Importer {
         Ok(importer)
     }
 
-    /// Runs until `stopping` says so, and then once more.
-    pub(crate) async fn run(mut self, mut stopping: tokio::sync::watch::Receiver<bool>) {
+    /// Starts it on a thread of its own: it reads files and parses records, which would hold up the answers of others. It runs until
+    /// `stopping` says so and then once more, or until `killed` ends it at once.
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub(crate) fn start(
+        self,
+        stopping: watch::Receiver<bool>,
+        mut killed: watch::Receiver<bool>,
+    ) -> std::io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        std::thread::Builder::new().name("clawhost-import".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = self.run(stopping) => {}
+                    _ = killed.changed() => {}
+                }
+            });
+        })
+    }
+
+    async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let is_last = *stopping.borrow();
             match self.step().await {
@@ -106,9 +128,7 @@ impl Importer {
     }
 
     async fn step(&mut self) -> Result<usize, GatewayError> {
-        let recorder = self.recorder.clone();
-        let flushed = tokio::task::spawn_blocking(move || recorder.spool.flush()).await;
-        if let Ok(Err(error)) = flushed {
+        if let Err(error) = self.recorder.spool.flush() {
             tracing::error!("the spool cannot be flushed to the disk: {error}");
         }
         let taken = self.take_over().await?;
@@ -120,9 +140,7 @@ impl Importer {
 
     /// Takes records over. Returns how many.
     async fn take_over(&mut self) -> Result<usize, GatewayError> {
-        let (recorder, from) = (self.recorder.clone(), self.place);
-        let read = tokio::task::spawn_blocking(move || recorder.spool.read(from)).await;
-        let (records, through) = read.map_err(|_| GatewayError::Stopped)??;
+        let (records, through) = self.recorder.spool.read(self.place)?;
         if records.is_empty() {
             return Ok(0);
         }

@@ -95,7 +95,9 @@ pub struct Running {
     stopping: watch::Sender<bool>,
     imported: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
-    importer: tokio::task::JoinHandle<()>,
+    importer: Option<std::thread::JoinHandle<()>>,
+    /// Ends the importer at once.
+    killed: watch::Sender<bool>,
     idle: mpsc::Receiver<()>,
     busy: Option<mpsc::Sender<()>>,
 }
@@ -132,7 +134,8 @@ impl Gateway {
         let recorder = Arc::new(Recorder::new(key, boot, config.sessions, spool, clock.clone(), new_run));
         let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes).await?;
         let (imported, until) = watch::channel(false);
-        let importer = tokio::spawn(importer.run(until));
+        let (killed, kill) = watch::channel(false);
+        let importer = Some(importer.start(until, kill)?);
         let (busy, idle) = mpsc::channel(1);
         let inner = Arc::new(Inner {
             models,
@@ -150,7 +153,7 @@ impl Gateway {
         });
         let (stopping, stop) = watch::channel(false);
         let server = tokio::spawn(accept(listener, inner.clone(), stop));
-        Ok(Running { address, inner, stopping, imported, server, importer, idle, busy: Some(busy) })
+        Ok(Running { address, inner, stopping, imported, server, importer, killed, idle, busy: Some(busy) })
     }
 }
 
@@ -193,7 +196,11 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>, mut stop: watch::Recei
 impl Drop for Running {
     fn drop(&mut self) {
         self.server.abort();
-        self.importer.abort();
+        self.killed.send_replace(true);
+        if let Some(importer) = self.importer.take() {
+            // It has panicked otherwise, which was reported.
+            let _ = importer.join();
+        }
     }
 }
 
@@ -225,7 +232,9 @@ impl Running {
         }
         self.imported.send_replace(true);
         self.inner.recorder.wake.notify_one();
-        let _ = (&mut self.importer).await;
+        if let Some(importer) = self.importer.take() {
+            let _ = tokio::task::spawn_blocking(move || importer.join()).await;
+        }
         self.counts()
     }
 }
