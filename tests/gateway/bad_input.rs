@@ -126,6 +126,7 @@ async fn a_gateway_is_not_opened_to_other_machines_without_a_key() {
             secrets: clawhost_core::KnownSecrets::default(),
             capture_key: [0; 32],
             models,
+            keys: clawhost_gateway::ClientKeys::default(),
             new_run: Box::new(|_| clawhost_core::RunId("run-1".into())),
         };
         Gateway::start(GatewayConfig::new(listen, folder.path().join("spool")), parts)
@@ -139,4 +140,19 @@ async fn a_gateway_is_not_opened_to_other_machines_without_a_key() {
     assert_eq!(start("127.0.0.1:0", vec![]).await, Err("gateway-without-model"));
     assert_eq!(start("127.0.0.1:0", vec![model(), model()]).await, Err("gateway-alias-twice"));
     assert_eq!(start("127.0.0.1:0", vec![model()]).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_base_url_is_named() {
+    let stub = Stub::start(|_, request| says(request, "ok", &[]));
+    let bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;
+    for (path, says) in [
+        ("/chat/completions", "OPENAI_BASE_URL ends with /v1"),
+        ("/v1/v1/messages", "ANTHROPIC_BASE_URL ends without /v1"),
+        ("/nowhere", "there is no POST /nowhere here"),
+    ] {
+        let answer = post(&bench.address, path, &[], &json!({})).await;
+        assert_eq!(answer.status, 404);
+        assert!(answer.body.contains(says), "{answer:?}");
+    }
 }

@@ -13,6 +13,7 @@ mod breaks;
 mod client;
 mod conversations;
 mod dialects;
+mod keys;
 mod passed;
 mod responses;
 #[path = "../common/stub.rs"]
@@ -20,7 +21,9 @@ mod responses;
 mod stub;
 
 use clawhost_core::{Clock, Episode, EpisodeFilter, EpisodeProgress, KnownSecrets, RunId, Secret, StoreReader};
-use clawhost_gateway::{CaptureStore, Gateway, GatewayConfig, GatewayParts, ModelSource, Running, ServedModel, settle};
+use clawhost_gateway::{
+    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, ModelSource, Running, ServedModel, settle,
+};
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
 use std::path::Path;
@@ -60,6 +63,8 @@ impl Clock for TestClock {
 /// A gateway with its folder.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
+    /// The keys of its next start.
+    pub(crate) keys: ClientKeys,
     pub(crate) clock: Arc<TestClock>,
     running: Option<Running>,
     pub(crate) address: String,
@@ -123,9 +128,26 @@ impl Bench {
         change: impl FnOnce(&mut GatewayConfig),
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut bench = Self { folder, clock: TestClock::new(), running: None, address: String::new() };
+        let mut bench = Self::idle(folder);
         bench.start(models, secrets, change).await;
         bench
+    }
+
+    fn idle(folder: tempfile::TempDir) -> Self {
+        let keys = ClientKeys::default();
+        Self { folder, keys, clock: TestClock::new(), running: None, address: String::new() }
+    }
+
+    /// A gateway whose clients have keys.
+    pub(crate) async fn keyed(models: Vec<ServedModel>, keys: ClientKeys, listen: &str) -> Self {
+        let mut bench = Self { keys, ..Self::idle(tempfile::tempdir().unwrap()) };
+        bench.start(models, KnownSecrets::default(), |config| config.listen = listen.to_owned()).await;
+        bench
+    }
+
+    /// Replaces the keys while it runs.
+    pub(crate) fn set_keys(&self, keys: ClientKeys) {
+        self.running.as_ref().unwrap().set_keys(keys);
     }
 
     /// Starts a gateway in the folder.
@@ -143,10 +165,11 @@ impl Bench {
             secrets,
             capture_key: [5; 32],
             models,
+            keys: self.keys.clone(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),
         };
         let running = Gateway::start(config, parts).await.unwrap();
-        self.address = running.address().to_string();
+        self.address = running.address().to_string().replace("0.0.0.0", "127.0.0.1");
         self.running = Some(running);
     }
 

@@ -152,3 +152,72 @@ fn a_gateway_that_cannot_start_says_what_to_change() {
     refused("127.0.0.1:0", &[], &["--upstream"]);
     refused("127.0.0.1:0", &["nonsense"], &["nonsense"]);
 }
+
+#[test]
+fn keys_are_made_and_a_gateway_that_runs_takes_them_over() {
+    let Some(bench) = Bench::new("keys_are_made") else { return };
+    let stub = echo();
+    let served = Served::start(&bench, &[&upstream(&stub)]);
+    let status = |key: &str| {
+        let body = chat(&[user("4")]).to_string();
+        send(&served.address, "/v1/chat/completions", &[("x-api-key", key)], body.as_bytes()).answer().status
+    };
+    assert_eq!(status("anything"), 200, "without keys none is looked at");
+    let made = bench.json(&["keys", "add", "ci", "--requests-per-minute", "600", "--no-train"]);
+    let key = made["key"].as_str().unwrap().to_owned();
+    // The file of keys is looked at every second.
+    while status("anything") != 401 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(status(&key), 200);
+    let listed = bench.json(&["keys"]);
+    let row = &listed["keys"][0];
+    assert_eq!(
+        (&row["name"], &row["requests_per_minute"], &row["no_train"]),
+        (&"ci".into(), &600.into(), &true.into())
+    );
+    assert!(!listed.to_string().contains(&key));
+    let text = bench.out(&["keys", "list"]);
+    assert!(text.contains("ci") && text.contains("600"), "{text}");
+    bench.refused(&["keys", "add", "ci"], &["there is a key `ci` already"]);
+    bench.refused(&["keys", "remove", "nobody"], &["there is no key `nobody`", "clawhost keys"]);
+    bench.out(&["keys", "remove", "ci"]);
+    while status("anything") != 200 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    served.terminate();
+    let runs = bench.json(&["runs", "list"]);
+    let names: Vec<_> = runs.as_array().unwrap().iter().map(|run| run["environment"].as_str().unwrap()).collect();
+    assert!(names.contains(&"ci") && names.contains(&"agents"), "{names:?}");
+    let all = contents(bench.data.path());
+    assert!(!all.windows(key.len()).any(|window| window == key.as_bytes()), "no file has the key");
+}
+
+#[test]
+fn learning_leaves_out_what_an_agent_kept_out() {
+    let Some(bench) = Bench::new("learning_leaves_out") else { return };
+    let stub = echo();
+    let served = Served::start(&bench, &[&upstream(&stub)]);
+    for (session, headers) in [("a", &[("x-no-train", "1")][..]), ("b", &[])] {
+        let path = format!("/s/{session}/v1/chat/completions");
+        let body = chat(&[user(&format!("4 {session}"))]).to_string();
+        assert_eq!(send(&served.address, &path, headers, body.as_bytes()).answer().status, 200);
+    }
+    served.terminate();
+    bench.json(&["score", "--reward", &bench.guest("reward_format")]);
+    let rows = listed(&bench);
+    let run = rows[0]["run"].as_str().unwrap().to_owned();
+    let kept = rows.iter().find(|row| row["session"] == "a").unwrap();
+    let shown = bench.out(&["episodes", "show", kept["id"].as_str().unwrap()]);
+    assert!(shown.contains("the client or its key said so"), "{shown}");
+    let learn = |more: &[&str]| {
+        let (shop, format, rules) =
+            (bench.guest("env_shop"), bench.guest("reward_format"), bench.guest("reflector_rules"));
+        let words = ["learn", &shop, "--reward", &format, "--layer", "harness", "--reflector", &rules, "--from", &run];
+        bench.run(&[&words[..], &["--test-pairs", "0", "--iterations", "1"], more].concat())
+    };
+    let learned = learn(&[]);
+    assert!(learned.status.success(), "{}", stderr(&learned));
+    assert!(stderr(&learned).contains("teaches with 1 episode"), "{}", stderr(&learned));
+    assert!(stderr(&learned).contains("1 episode kept out of learning"), "{}", stderr(&learned));
+}

@@ -19,6 +19,8 @@ pub enum Warning {
         pending: u64,
         /// Decided episodes without a reward.
         unscored: u64,
+        /// Episodes of agents that are kept out of learning.
+        withheld: u64,
     },
     /// A recorded run that teaches was played in groups of one episode, so nothing in it can be compared.
     NothingToCompare {

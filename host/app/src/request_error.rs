@@ -176,7 +176,7 @@ pub enum RequestError {
     },
     /// A run without decided episodes that have a reward.
     #[error(
-        "{run} holds no decided episode with a reward: {pending} wait for a verdict, {unscored} have none; a run's rewards are those that it was played with"
+        "{run} holds no decided episode with a reward: {pending} wait for a verdict, {unscored} have none, {withheld} are kept out of learning; a run's rewards are those that it was played with"
     )]
     NothingDecided {
         /// The run.
@@ -185,6 +185,8 @@ pub enum RequestError {
         pending: u64,
         /// Decided episodes without a reward.
         unscored: u64,
+        /// Episodes of agents that are kept out of learning.
+        withheld: u64,
     },
     /// A run of another environment.
     #[error("{run} played {recorded}, and not {wanted}: its episodes cannot be used there")]
@@ -207,6 +209,26 @@ pub enum RequestError {
     GatewayRuns {
         /// The folder.
         folder: String,
+    },
+    /// A name that a client's key cannot have.
+    #[error("`{name}` cannot name a key: letters, digits, `-`, `_` and `.`, at most {most} of them")]
+    KeyName {
+        /// The name.
+        name: String,
+        /// Most characters.
+        most: usize,
+    },
+    /// A key of this name exists.
+    #[error("there is a key `{name}` already; remove it first to get another one of this name")]
+    KeyExists {
+        /// The name.
+        name: String,
+    },
+    /// No key has this name.
+    #[error("there is no key `{name}`")]
+    NoSuchKey {
+        /// The name.
+        name: String,
     },
     /// A playbook that another process learns or edits.
     #[error("playbook {playbook} is being learned by another process; wait for it")]
@@ -356,6 +378,9 @@ impl RequestError {
             Self::OtherEnvironment { .. } => "other_environment",
             Self::RunBusy { .. } => "run_busy",
             Self::GatewayRuns { .. } => "gateway_runs",
+            Self::KeyName { .. } => "key_name",
+            Self::KeyExists { .. } => "key_exists",
+            Self::NoSuchKey { .. } => "no_such_key",
             Self::PlaybookBusy { .. } => "playbook_busy",
             Self::FolderBusy { .. } => "folder_busy",
             Self::ResumeDiffers { .. } => "resume_differs",
@@ -388,6 +413,7 @@ impl RequestError {
             Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
             Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
             Self::GatewayRuns { .. } => vec![Hint::OtherDataFolder],
+            Self::KeyExists { .. } | Self::NoSuchKey { .. } => vec![Hint::command("keys", "lists the keys")],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),

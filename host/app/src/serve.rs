@@ -1,7 +1,8 @@
 //! Serves models to agents through a gateway that records what passes.
 
 use crate::events::EventSink;
-use crate::models::ModelFactory;
+use crate::keys::{FILE, client_keys};
+use crate::models::{ModelFactory, ModelSettings};
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Lease, LeaseMode, LeaseSubject, LiveReader as _};
 use clawhost_gateway::{
@@ -10,7 +11,10 @@ use clawhost_gateway::{
 use clawhost_run_config::BudgetSpec;
 use clawhost_store::Reader;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// The folder of exchanges that wait for the database, in the data folder.
 const SPOOL: &str = "spool";
@@ -55,10 +59,34 @@ pub fn has_unsettled(folder: &Path) -> bool {
     taken.is_ok_and(|taken| is_waiting(&folder.join(SPOOL), taken))
 }
 
+/// How often the file of keys is looked at.
+const KEYS_CHECK: Duration = Duration::from_secs(1);
+
+/// Takes changed keys over while a gateway runs. A file that cannot be read leaves the keys as they are.
+async fn watch_keys(folder: PathBuf, running: Weak<Running>) {
+    let changed = || std::fs::metadata(folder.join(FILE)).and_then(|file| Ok((file.modified()?, file.len()))).ok();
+    let mut known = changed();
+    let mut clock = tokio::time::interval(KEYS_CHECK);
+    loop {
+        clock.tick().await;
+        let now = changed();
+        let Some(running) = running.upgrade() else { return };
+        if now == known {
+            continue;
+        }
+        match client_keys(&folder) {
+            Ok(keys) => running.set_keys(keys),
+            Err(error) => tracing::error!("the keys were not taken over: {error}"),
+        }
+        known = now;
+    }
+}
+
 /// A gateway that runs.
 #[derive(Debug)]
 pub struct Serving {
-    running: Running,
+    running: Arc<Running>,
+    watching: JoinHandle<()>,
     /// One gateway per data folder.
     _lease: Box<dyn Lease>,
 }
@@ -76,7 +104,13 @@ impl Serving {
 
     /// Ends it in order: requests that are under way end, and everything recorded is in the store.
     pub async fn stop(self) -> GatewayCounts {
-        self.running.stop().await
+        self.watching.abort();
+        let _ = self.watching.await;
+        match Arc::try_unwrap(self.running) {
+            Ok(running) => running.stop().await,
+            // Only the watch had it too, and that has ended.
+            Err(running) => running.counts(),
+        }
     }
 }
 
@@ -97,7 +131,8 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let lease = workspace.lease(&LeaseSubject::Gateway, LeaseMode::Exclusive)?;
     let lease = lease.ok_or_else(|| RequestError::GatewayRuns { folder: folder.display().to_string() })?;
     let budget = BudgetSpec::default();
-    let settings = workspace.settings().models.clone();
+    // Agents try again themselves, and know for how long.
+    let settings = ModelSettings { retries: 0, ..workspace.settings().models.clone() };
     let factory = ModelFactory::new(settings, &budget, CONCURRENCY, workspace.secrets().clone());
     let mut models = Vec::new();
     for text in &request.upstreams {
@@ -117,9 +152,12 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         secrets: workspace.secrets().clone(),
         capture_key: workspace.capture_key()?,
         models,
+        keys: client_keys(&folder)?,
         new_run: workspace.live_runs(),
     };
-    Ok(Serving { running: Gateway::start(config, parts).await?, _lease: lease })
+    let running = Arc::new(Gateway::start(config, parts).await?);
+    let watching = tokio::spawn(watch_keys(folder, Arc::downgrade(&running)));
+    Ok(Serving { running, watching, _lease: lease })
 }
 
 fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {

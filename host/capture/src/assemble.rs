@@ -3,8 +3,8 @@
 use crate::exchange::{Answer, Exchange};
 use crate::places::Relation;
 use clawhost_core::{
-    Closing, Digest, Ending, Episode, EpisodeHeader, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind, Message,
-    Observed, Origin, PolicyRecord, Role, StateConfig, StateId, Task, code,
+    Closing, Digest, Ending, Episode, EpisodeHeader, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind, Live,
+    Message, Observed, Origin, PolicyRecord, Role, StateConfig, StateId, Task, Withheld, code,
 };
 
 /// Most messages of an episode's record: of a history that was taken over whole, too.
@@ -123,7 +123,7 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
     let last = exchanges.last().unwrap_or(first);
     let ending = ending(recorder.is_some(), last, is_cut);
     let recorder = recorder.unwrap_or_else(|| EpisodeRecorder::open(first.messages.clone(), usize::MAX));
-    Ok(recorder.close(header(first), ending, Closing { log, journal: Vec::new(), at: now }))
+    Ok(recorder.close(header(exchanges, first), ending, Closing { log, journal: Vec::new(), at: now }))
 }
 
 fn ending(has_turns: bool, last: &Exchange, is_cut: Option<String>) -> Ending {
@@ -177,7 +177,7 @@ fn unanswered(exchange: &Exchange) -> String {
     }
 }
 
-fn header(first: &Exchange) -> EpisodeHeader {
+fn header(exchanges: &[Exchange], first: &Exchange) -> EpisodeHeader {
     let task = Task { input: task_text(first), ..Task::new("live", first.session.session.clone()) };
     let system_prompt = first.system.clone().filter(|text| !text.is_empty());
     let config = StateConfig {
@@ -192,7 +192,7 @@ fn header(first: &Exchange) -> EpisodeHeader {
         index: first.index,
         task_hash: task.digest(),
         task,
-        origin: EpisodeOrigin::live(first.session.clone()),
+        origin: EpisodeOrigin::Live(Live { live: first.session.clone(), withheld: withheld(exchanges, first) }),
         expects: Vec::new(),
         state_id: StateId::of(&config),
         policy: PolicyRecord {
@@ -202,6 +202,17 @@ fn header(first: &Exchange) -> EpisodeHeader {
             sampling: first.sampling,
             playbook: None,
         },
+    }
+}
+
+/// Why learning leaves the episode out.
+fn withheld(exchanges: &[Exchange], first: &Exchange) -> Option<Withheld> {
+    match first.relation {
+        _ if exchanges.iter().any(|exchange| exchange.no_train) => Some(Withheld::NoTrain),
+        Relation::Repeats => Some(Withheld::Repetition),
+        Relation::Side => Some(Withheld::SideTurn),
+        _ if exchanges.iter().any(|exchange| exchange.candidates > 1) => Some(Withheld::Ambiguous),
+        Relation::Opens | Relation::Continues | Relation::Branches => None,
     }
 }
 
@@ -343,6 +354,26 @@ mod tests {
         let first = exchange(0, vec![], says("", &[]));
         let other = Exchange { episode: EpisodeId("ep-2".into()), ..first.clone() };
         assert!(matches!(assemble(&[first, other], LIMIT, 0), Err(AssembleError::Mixed(..))));
+    }
+
+    #[test]
+    fn what_learning_must_leave_out_is_withheld() {
+        let check = |change: fn(&mut Exchange), expect: Option<Withheld>| {
+            let mut second = exchange(1, vec![user("more")], says("ok", &[]));
+            change(&mut second);
+            let mut first = exchange(0, vec![user("hi")], says("ok", &[]));
+            first.relation = second.relation;
+            let episode = assemble(&[first, second], LIMIT, 9).unwrap();
+            assert_eq!(episode.origin.withheld(), expect);
+            let text = serde_json::to_string(&episode).unwrap();
+            assert_eq!(serde_json::from_str::<Episode>(&text).unwrap().origin, episode.origin);
+        };
+        check(|_| (), None);
+        check(|exchange| exchange.no_train = true, Some(Withheld::NoTrain));
+        check(|exchange| exchange.candidates = 2, Some(Withheld::Ambiguous));
+        check(|exchange| exchange.relation = Relation::Branches, None);
+        check(|exchange| exchange.relation = Relation::Repeats, Some(Withheld::Repetition));
+        check(|exchange| exchange.relation = Relation::Side, Some(Withheld::SideTurn));
     }
 
     #[test]

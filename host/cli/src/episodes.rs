@@ -10,8 +10,8 @@ use clawhost_app::{
 };
 use clawhost_core::{
     AnsweringModel, Clock as _, DamagedRecord, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live,
-    LiveSession, Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, answer_lines, counted,
-    escaped, history, json_escaped, standing,
+    LiveSession, Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, Withheld, answer_lines,
+    counted, escaped, history, json_escaped, standing,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -95,6 +95,11 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
         crate::terminal::json(&serde_json::to_value(&episodes)?)?;
         return Ok(Exit::Ok);
     }
+    let shown = episodes.len() as u64;
+    let open_elsewhere = match &run {
+        Some(run) => reader.open_episodes(None)?.iter().filter(|open| open.episode.run != *run).count() as u64,
+        None => 0,
+    };
     let elsewhere = if run.is_some() { "; --all looks at every run" } else { "" };
     let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
     if episodes.is_empty() {
@@ -126,6 +131,12 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
         }
     }
     print(&mut out, &table)?;
+    if shown == limit {
+        writeln!(out, "the first {shown}; --limit N shows more")?;
+    }
+    if open_elsewhere > 0 {
+        writeln!(out, "{} of agents are open in other runs: --all lists them", counted(open_elsewhere, "session"))?;
+    }
     Ok(Exit::Ok)
 }
 
@@ -136,7 +147,8 @@ fn show(context: &Context, reader: &dyn StoreReader, name: &str) -> anyhow::Resu
         crate::terminal::json(&serde_json::to_value(&episode)?)?;
         return Ok(Exit::Ok);
     }
-    transcript(&mut out, &episode)?;
+    let open = reader.open_episodes(Some(&episode.run))?;
+    transcript(&mut out, &episode, open.iter().any(|open| open.episode.id == episode.id))?;
     Ok(Exit::Ok)
 }
 
@@ -169,7 +181,7 @@ fn answered(out: &mut impl Write, answer: &Message) -> std::io::Result<()> {
     Ok(())
 }
 
-fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
+fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io::Result<()> {
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     writeln!(out, "{}{} of {}", row("episode"), episode.id, episode.run)?;
     match &episode.origin {
@@ -177,9 +189,18 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
             writeln!(out, "{}{name} {version} ({})", row("environment"), digest.short())?;
             writeln!(out, "{}{}, seed {seed}", row("task"), safe(&episode.task.id))?;
         }
-        EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias } }) => {
+        EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias }, withheld }) => {
             writeln!(out, "{}{}, which asked for the model {}", row("agent"), safe(agent), safe(alias))?;
             writeln!(out, "{}{}", row("session"), safe(session))?;
+            let why = withheld.map(|withheld| match withheld {
+                Withheld::NoTrain => "the client or its key said so",
+                Withheld::Ambiguous => "several conversations fitted one of its requests",
+                Withheld::Repetition => "it asks again what another episode asked",
+                Withheld::SideTurn => "it is beside a conversation",
+            });
+            if let Some(why) = why {
+                writeln!(out, "{}no: {why}", row("learning"))?;
+            }
         }
     }
     let model = &episode.policy.model;
@@ -234,6 +255,10 @@ fn transcript(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
     if let Some(untaken) = &episode.untaken {
         writeln!(out, "\x1b[1mnot taken\x1b[0m (the step failed)")?;
         answered(out, &untaken.action)?;
+    }
+    if is_open {
+        writeln!(out, "{}none yet: the session is open", row("ending"))?;
+        return Ok(());
     }
     writeln!(out, "{}{}", row("ending"), safe(&episode.ending.to_string()))?;
     if let Ending::Failed(failure) = &episode.ending

@@ -17,6 +17,7 @@ mod eval;
 mod exit;
 mod feedback;
 mod inspect;
+mod keys;
 mod learn;
 mod learn_summary;
 mod model;
@@ -67,6 +68,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Playbook(command) => playbook::run(context, &command).await,
         Command::Model(command) => model::run(context, &command).await,
         Command::Endpoints(command) => endpoints::run(context, &command),
+        Command::Keys(command) => keys::run(context, &command),
         Command::Data(command) => data_folder::run(context, &command).await,
         Command::Demo(command) => demo::run(context, &command).await,
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,

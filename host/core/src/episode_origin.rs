@@ -47,17 +47,35 @@ pub struct LiveSession {
     pub alias: String,
 }
 
+/// Why learning leaves a live episode out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withheld {
+    /// The client or its key said so.
+    NoTrain,
+    /// Several conversations fitted one of its requests, so that it may hold answers to somebody else.
+    Ambiguous,
+    /// It asks again what another episode asked: its answer would count twice.
+    Repetition,
+    /// It is beside a conversation, as a request for a title: not the agent's work.
+    SideTurn,
+}
+
 /// Origin of a live episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
     /// The session.
     pub live: LiveSession,
+    /// Why learning leaves it out, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Withheld>,
 }
 
 /// The fields of both origins in a document.
 #[derive(Deserialize)]
 struct Fields {
     live: Option<LiveSession>,
+    withheld: Option<Withheld>,
     group: Option<u64>,
     environment: Option<PluginIdentity>,
     seed: Option<u64>,
@@ -73,11 +91,11 @@ impl TryFrom<Fields> for EpisodeOrigin {
     type Error = String;
 
     fn try_from(fields: Fields) -> Result<Self, String> {
-        let Fields { live, group, environment, seed, options, max_turns, grants, branch } = fields;
+        let Fields { live, withheld, group, environment, seed, options, max_turns, grants, branch } = fields;
         let missing = |name: &str| format!("missing field `{name}`: an episode is simulated, or has the field `live`");
         match (live, environment) {
             (Some(_), Some(_)) => Err("the episode has both `environment` and `live`".to_owned()),
-            (Some(live), None) => Ok(Self::Live(Live { live })),
+            (Some(live), None) => Ok(Self::Live(Live { live, withheld })),
             (None, environment) => Ok(Self::Simulated(Simulated {
                 group: group.ok_or_else(|| missing("group"))?,
                 environment: environment.ok_or_else(|| missing("environment"))?,
@@ -94,7 +112,15 @@ impl TryFrom<Fields> for EpisodeOrigin {
 impl EpisodeOrigin {
     /// The origin of a live episode.
     pub fn live(session: LiveSession) -> Self {
-        Self::Live(Live { live: session })
+        Self::Live(Live { live: session, withheld: None })
+    }
+
+    /// Why learning leaves the episode out, if it does.
+    pub fn withheld(&self) -> Option<Withheld> {
+        match self {
+            Self::Simulated(_) => None,
+            Self::Live(live) => live.withheld,
+        }
     }
 
     /// What it depends on, if it was simulated.
@@ -117,7 +143,7 @@ impl EpisodeOrigin {
     pub fn session(&self) -> Option<&LiveSession> {
         match self {
             Self::Simulated(_) => None,
-            Self::Live(Live { live }) => Some(live),
+            Self::Live(Live { live, .. }) => Some(live),
         }
     }
 
@@ -125,7 +151,7 @@ impl EpisodeOrigin {
     pub fn name(&self) -> &str {
         match self {
             Self::Simulated(simulated) => &simulated.environment.name,
-            Self::Live(Live { live }) => &live.agent,
+            Self::Live(Live { live, .. }) => &live.agent,
         }
     }
 
@@ -133,7 +159,7 @@ impl EpisodeOrigin {
     pub fn seed(&self) -> u64 {
         match self {
             Self::Simulated(simulated) => simulated.seed,
-            Self::Live(Live { live }) => Digest::of(live.session.as_bytes()).prefix_u64(),
+            Self::Live(Live { live, .. }) => Digest::of(live.session.as_bytes()).prefix_u64(),
         }
     }
 }

@@ -44,7 +44,7 @@ pub use episode::{
     Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
     REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, UnappliedAction,
 };
-pub use episode_origin::{EpisodeOrigin, Live, LiveSession, Simulated};
+pub use episode_origin::{EpisodeOrigin, Live, LiveSession, Simulated, Withheld};
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};

@@ -1,6 +1,7 @@
 //! What a gateway is made of, and its limits.
 
 use crate::capture::SpoolLimits;
+use crate::keys::ClientKeys;
 use crate::models::ServedModel;
 use crate::store::CaptureStore;
 use clawhost_capture::SessionsLimits;
@@ -103,6 +104,8 @@ pub struct GatewayParts {
     pub capture_key: [u8; 32],
     /// The models, the first of them for lists in this order.
     pub models: Vec<ServedModel>,
+    /// The keys of clients. Without any, clients of this machine need none, and others cannot reach the gateway.
+    pub keys: ClientKeys,
     /// Gives the id of a new live run, at a Unix time in milliseconds.
     pub new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
 }

@@ -57,7 +57,8 @@ impl GatewayError {
     /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
-            Self::Listen { .. } | Self::Open { .. } => vec![Hint::change("listen")],
+            Self::Listen { .. } => vec![Hint::change("listen")],
+            Self::Open { .. } => vec![Hint::command("keys add NAME", "makes one"), Hint::change("listen")],
             Self::AliasTwice(_) | Self::NoModel => vec![Hint::change("upstream")],
             Self::Store(error) => error.hints(),
             Self::Spool(_) | Self::Randomness(_) | Self::Stopped => Vec::new(),

@@ -75,6 +75,7 @@ impl ExperienceSource for EpisodePool {
                 let splits = context.splits;
                 let is_held_out = |split: &String| *split == splits.val.split || *split == splits.test.split;
                 let episodes = episodes.into_iter().filter(|episode| !is_held_out(&episode.task.split));
+                let episodes = episodes.filter(|episode| episode.origin.withheld().is_none());
                 let episodes: Vec<Arc<Episode>> = episodes.map(then).collect();
                 let mut groups = by_group(&episodes);
                 groups.retain(|_, members| members.iter().any(has_reward));

@@ -129,8 +129,14 @@ fn pool(
         return Err(RequestError::Pruned { run: row.id.0 }.into());
     }
     let now = workspace.clock().now_ms();
-    let (mut teaching, mut pending, mut unscored) = (0, 0, 0);
+    let (mut teaching, mut pending, mut unscored, mut withheld) = (0, 0, 0, 0);
     for episode in reader.episodes(&EpisodeFilter::of(&row.id))? {
+        // Only live episodes can be withheld, and only their records say so.
+        let record = if episode.live { reader.episode(&format!("{}/{}", episode.run, episode.id))? } else { None };
+        if record.is_some_and(|record| record.origin.withheld().is_some()) {
+            withheld += 1;
+            continue;
+        }
         let count = match (episode.state(now), episode.reward) {
             (EpisodeState::Decided, Some(_)) => &mut teaching,
             (EpisodeState::Decided, None) => &mut unscored,
@@ -139,11 +145,11 @@ fn pool(
         *count += 1;
     }
     if teaching == 0 {
-        return Err(RequestError::NothingDecided { run: row.id.0, pending, unscored }.into());
+        return Err(RequestError::NothingDecided { run: row.id.0, pending, unscored, withheld }.into());
     }
-    if pending + unscored > 0 {
+    if pending + unscored + withheld > 0 {
         let run = row.id.clone();
-        events.event(Event::Warning(Warning::LeftOut { run, teaching, pending, unscored }));
+        events.event(Event::Warning(Warning::LeftOut { run, teaching, pending, unscored, withheld }));
     }
     let recorded = RunSpec::from_document(row.config.0.clone()).ok();
     if row.kind == RunKind::Play && recorded.is_some_and(|spec| spec.play.group == 1) {

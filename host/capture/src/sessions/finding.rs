@@ -182,6 +182,13 @@ impl<T: Clone> Sessions<T> {
         }
     }
 
+    /// The turns of sessions that are like this; all of them if none is.
+    fn narrowed(&self, places: Vec<TurnPlace>, is_like: impl Fn(&Session<T>) -> bool) -> Vec<TurnPlace> {
+        let like = |(id, _): &&TurnPlace| self.sessions.get(id).is_some_and(&is_like);
+        let narrowed: Vec<TurnPlace> = places.iter().filter(like).copied().collect();
+        if narrowed.is_empty() { places } else { narrowed }
+    }
+
     /// Of turns behind which the request may stand, the session that waits for it; else the newest, as the parent of a branch.
     fn choose(&self, places: &[TurnPlace], asked: &Asked, scope: Scope) -> Option<Found> {
         let in_scope: Vec<TurnPlace> = places.iter().filter(|(id, _)| self.is_in(*id, scope)).copied().collect();
@@ -189,6 +196,9 @@ impl<T: Clone> Sessions<T> {
             self.sessions.get(id).is_some_and(|session| session.turns.len() == turn + 1 && session.claimed.is_empty())
         };
         let waiting: Vec<TurnPlace> = in_scope.iter().filter(|place| waits(place)).copied().collect();
+        // Of equal histories, those with the same instructions and tools are meant. Both may change within a conversation.
+        let waiting = self.narrowed(waiting, |session| session.system == asked.marks.system);
+        let waiting = self.narrowed(waiting, |session| session.tools == asked.marks.tools);
         let found = |(id, turn): TurnPlace, relation, candidates| Found {
             at: Some((id, turn + 1)),
             relation,

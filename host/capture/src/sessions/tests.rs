@@ -116,6 +116,24 @@ fn a_stock_client_gives_whole_conversations() {
 }
 
 #[test]
+fn of_equal_histories_the_one_with_the_same_instructions_and_tools_goes_on() {
+    let system = |name: &str| text(Role::System, name);
+    let mut gateway = Gateway::new();
+    let look = With { tools: vec!["look"], ..PLAIN };
+    let agents = [("a", &PLAIN), ("b", &PLAIN), ("b", &look)];
+    let labels: Vec<u32> = agents
+        .iter()
+        .map(|(name, with)| gateway.ask(&[system(name), user("say ok")], with, &assistant("ok")).label)
+        .collect();
+    for at in [2, 1, 0] {
+        let (name, with) = agents[at];
+        let later = [system(name), user("say ok"), assistant("ok"), user("more")];
+        let placed = gateway.ask(&later, with, &assistant("done"));
+        assert_eq!((placed.label, placed.relation, placed.candidates), (labels[at], Continues, 1), "{name}");
+    }
+}
+
+#[test]
 fn sixteen_equal_conversations_at_once_are_sixteen_sessions() {
     let mut gateway = Gateway::new();
     let mut history = vec![user("hi")];

@@ -18,6 +18,7 @@ pub(crate) use runs::{EpisodeFilterArgs, RunListArgs, RunsCommand, WhichRuns};
 use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
 use crate::endpoints::EndpointsCommand;
+use crate::keys::KeysCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
 use crate::serve::ServeArgs;
@@ -85,6 +86,8 @@ pub(crate) enum Command {
     Data(DataCommand),
     /// Say which addresses may receive keys from the environment, beside the providers' own
     Endpoints(EndpointsCommand),
+    /// Keys of the gateway's clients: list, add, remove
+    Keys(KeysCommand),
     /// Demonstrations that need no key and no server
     #[command(subcommand)]
     Demo(DemoCommand),

@@ -102,10 +102,14 @@ fn text(warning: &Warning) -> String {
             let finished = finished.as_ref().map(|run| format!("; {run} of the same specification has finished"));
             format!("nothing like it was interrupted, so a new run begins{}", finished.unwrap_or_default())
         }
-        Warning::LeftOut { run, teaching, pending, unscored } => {
+        Warning::LeftOut { run, teaching, pending, unscored, withheld } => {
             let [pending, unscored] = [pending, unscored].map(|left_out| counted(*left_out, "episode"));
             let teaching = counted(*teaching, "episode");
-            format!("{run} teaches with {teaching}; left out: {pending} pending, {unscored} without a reward")
+            let withheld = match withheld {
+                0 => String::new(),
+                more => format!(", {} kept out of learning", counted(*more, "episode")),
+            };
+            format!("{run} teaches with {teaching}; left out: {pending} pending, {unscored} without a reward{withheld}")
         }
         Warning::NothingToCompare { run } => format!(
             "{run} has groups of one episode: reflectors read it, but no lesson is measured; play with --group 2 or more"

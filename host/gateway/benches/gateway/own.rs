@@ -1,7 +1,7 @@
 //! This crate's gateway with a real database in a process of its own.
 
 use clawhost_core::{Clock, KnownSecrets, RunId};
-use clawhost_gateway::{CaptureStore, Gateway, GatewayConfig, GatewayParts, ModelSource, ServedModel};
+use clawhost_gateway::{CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, ModelSource, ServedModel};
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
 use std::io::Write as _;
@@ -50,6 +50,7 @@ pub(crate) fn main(arguments: &[String]) {
             secrets: KnownSecrets::default(),
             capture_key: [7; 32],
             models: vec![served(Dialect::OpenAi, "bench", &url), served(Dialect::Anthropic, "claude", &url)],
+            keys: ClientKeys::default(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),
         };
         let running = Gateway::start(GatewayConfig::new("127.0.0.1:0", folder.join("spool")), parts).await.unwrap();

@@ -78,9 +78,12 @@ fn litellm(program: &str, mock: &str) -> Option<Measured> {
     std::fs::write(&config, format!("model_list:\n{}{}", model("bench"), model("claude"))).unwrap();
     let port = free_port();
     let (config, text) = (config.display().to_string(), port.to_string());
-    let arguments = ["--config", &config, "--host", "127.0.0.1", "--port", &text, "--num_workers", "1"];
-    let server = Server::start_at(GATEWAY, port, program, &arguments)?;
-    Some(Measured { name: "LiteLLM proxy", server, headers: vec![], is_own: false, _folder: folder })
+    // It does not start without a key.
+    let key = "LITELLM_MASTER_KEY=sk-bench";
+    let arguments = [key, program, "--config", &config, "--host", "127.0.0.1", "--port", &text, "--num_workers", "1"];
+    let server = Server::start_at(GATEWAY, port, "env", &arguments)?;
+    let headers = vec![("authorization".to_owned(), "Bearer sk-bench".to_owned())];
+    Some(Measured { name: "LiteLLM proxy", server, headers, is_own: false, _folder: folder })
 }
 
 fn portkey(script: &str, mock: &str) -> Option<Measured> {

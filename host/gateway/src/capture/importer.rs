@@ -62,7 +62,9 @@ impl Importer {
             importer.spent.insert(row.id.clone(), row.spent);
             if runs::day(row.created_at) == today && row.state == RunState::Open && !row.pruned {
                 let next = reader.next_position(&row.id)?;
-                importer.recorder.restore_run(runs::owner(&row.basis), today, LiveRun { id: row.id, next });
+                let owner = runs::owner(&row.basis);
+                importer.recorder.charge_usage(&owner, now_ms, row.spent);
+                importer.recorder.restore_run(owner, today, LiveRun { id: row.id, next });
             }
         }
         let mut open = reader.open_episodes(None)?;
@@ -73,6 +75,9 @@ impl Importer {
             let documents = reader.exchanges(&run, &id)?;
             let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
             let label = Label { run, episode: id, index, session, opened_at };
+            for exchange in &exchanges {
+                importer.recorder.charge(&exchange.client.owner, exchange.at, &exchange.answer);
+            }
             importer.recorder.restore_session(&exchanges, label);
         }
         Ok(importer)

@@ -9,10 +9,10 @@ use clawhost_capture::{
     Restored, Sessions, SessionsLimits,
 };
 use clawhost_core::{
-    Clock, Digest, LiveSession, LlmIdentity, Message, ModelRequest, Role, RunId, Sampling, SpoolPlace,
+    Clock, Digest, LiveSession, LlmIdentity, Message, ModelRequest, Role, RunId, Sampling, SpoolPlace, Usage,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Counts since the start.
 #[derive(Debug, Default)]
@@ -42,6 +42,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) previous: Option<String>,
     pub(crate) side: Option<bool>,
     pub(crate) no_train: bool,
+    /// Whether it is not recorded.
+    pub(crate) no_record: bool,
 }
 
 /// The result of recording.
@@ -51,7 +53,12 @@ pub(crate) enum Done {
     Recorded,
     /// It is not, and why.
     Missed(String),
+    /// The client's key keeps it out of the record.
+    Off,
 }
+
+/// Is told the owner, the Unix time in milliseconds and the tokens of an answer.
+pub(crate) type Spent = Box<dyn Fn(&str, u64, u64) + Send + Sync>;
 
 struct Places {
     sessions: Sessions<Label>,
@@ -73,6 +80,8 @@ pub(crate) struct Recorder {
     pub(crate) counts: CaptureCounts,
     /// Responses that clients may read later.
     pub(crate) responses: Responses,
+    /// Is told the owner, the time and the tokens of an answer.
+    spent: OnceLock<Spent>,
     /// Wakes the importer.
     pub(crate) wake: tokio::sync::Notify,
 }
@@ -104,7 +113,26 @@ impl Recorder {
             new_run,
             counts: CaptureCounts::default(),
             responses: Responses::default(),
+            spent: OnceLock::new(),
             wake: tokio::sync::Notify::new(),
+        }
+    }
+
+    /// Tells the tokens of answers, of earlier starts too.
+    pub(crate) fn on_spent(&self, spent: Spent) {
+        // Set once, before anything is recorded.
+        let _ = self.spent.set(spent);
+    }
+
+    /// Counts the tokens of an answer.
+    pub(crate) fn charge(&self, owner: &str, at: u64, answer: &Answer) {
+        self.charge_usage(owner, at, answer.usage());
+    }
+
+    /// Counts tokens.
+    pub(crate) fn charge_usage(&self, owner: &str, at: u64, usage: Usage) {
+        if let Some(spent) = self.spent.get() {
+            spent(owner, at, usage.tokens());
         }
     }
 
@@ -144,9 +172,13 @@ impl Recorder {
 
     /// Finds the session of a request and takes its place there.
     pub(crate) fn begin(self: &Arc<Self>, seen: Seen<'_>) -> Begun {
-        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, no_train } = seen;
+        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, no_train, no_record } = seen;
+        let owner = client.owner.clone();
         let at = self.clock.now_ms();
         let began_us = self.clock.monotonic_us();
+        if no_record {
+            return Begun { recorder: self.clone(), label: None, owner, at, place: None, began_us, stored: None };
+        }
         let issued = request.messages.iter().rev().flat_map(|message| &message.tool_calls).map(|call| call.id.clone());
         let marks = Marks::of(&self.key, &request.messages, &request.tools);
         let asked = Asked {
@@ -175,14 +207,8 @@ impl Recorder {
             (placed, claim)
         };
         let exchange = exchange_of(&placed, client, dialect, model, request, digest, no_train, at);
-        Begun {
-            recorder: self.clone(),
-            label: placed.label,
-            exchange: Some(exchange),
-            claim: Some(claim),
-            began_us,
-            stored: None,
-        }
+        let label = Some(placed.label);
+        Begun { recorder: self.clone(), label, owner, at, place: Some((exchange, claim)), began_us, stored: None }
     }
 
     /// Ends the session that a client names, and what came from it. Returns how many ended.
@@ -321,14 +347,21 @@ fn system_text(messages: &[Message]) -> String {
 #[derive(Debug)]
 pub(crate) struct Begun {
     recorder: Arc<Recorder>,
-    pub(crate) label: Label,
-    exchange: Option<Exchange>,
-    claim: Option<Claim>,
+    /// `None`: it is not recorded.
+    pub(crate) label: Option<Label>,
+    owner: String,
+    /// Unix time in milliseconds.
+    at: u64,
+    place: Option<(Exchange, Claim)>,
     began_us: u64,
     stored: Option<StoredResponse>,
 }
 
 impl Begun {
+    fn exchange(&mut self) -> Option<&mut Exchange> {
+        self.place.as_mut().map(|(exchange, _)| exchange)
+    }
+
     /// Keeps a response that its client may read later, if the answer is recorded whole.
     pub(crate) fn keep(&mut self, response: StoredResponse) {
         self.stored = Some(response);
@@ -337,38 +370,40 @@ impl Begun {
     /// Notes the first part of the answer.
     pub(crate) fn first_part(&mut self) {
         let now = self.recorder.clock.monotonic_us();
-        if let Some(exchange) = &mut self.exchange {
-            exchange.first_us.get_or_insert(now.saturating_sub(self.began_us));
+        let since = now.saturating_sub(self.began_us);
+        if let Some(exchange) = self.exchange() {
+            exchange.first_us.get_or_insert(since);
         }
     }
 
     /// Notes what came so far, for the record of an answer that breaks off.
     pub(crate) fn so_far(&mut self, message: Message) {
-        if let Some(Exchange { answer: Answer::Incomplete { message: so_far, .. }, .. }) = &mut self.exchange {
+        if let Some(Exchange { answer: Answer::Incomplete { message: so_far, .. }, .. }) = self.exchange() {
             *so_far = Some(Box::new(message));
         }
     }
 
     /// Records how it ended. `response`: the id of the answer, as the client knows it.
     pub(crate) fn end(mut self, answer: Answer, response: Option<String>) -> Done {
-        if let Some(exchange) = &mut self.exchange {
-            exchange.answer = answer;
-            exchange.response_id = response;
+        self.recorder.charge(&self.owner, self.at, &answer);
+        match self.exchange() {
+            None => return Done::Off,
+            Some(exchange) => (exchange.answer, exchange.response_id) = (answer, response),
         }
         self.write()
     }
 
     /// The answer broke off.
     pub(crate) fn broke_off(mut self, why: &str) -> Done {
-        if let Some(Exchange { answer: Answer::Incomplete { why: known, .. }, .. }) = &mut self.exchange {
+        if let Some(Exchange { answer: Answer::Incomplete { why: known, .. }, .. }) = self.exchange() {
             why.clone_into(known);
         }
         self.write()
     }
 
     fn write(&mut self) -> Done {
-        let (Some(mut exchange), Some(claim)) = (self.exchange.take(), self.claim.take()) else {
-            return Done::Recorded;
+        let (Some((mut exchange, claim)), Some(label)) = (self.place.take(), &self.label) else {
+            return Done::Off;
         };
         let now_us = self.recorder.clock.monotonic_us();
         exchange.answered_us = now_us.saturating_sub(self.began_us);
@@ -383,7 +418,7 @@ impl Begun {
             }
         }
         let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
-        self.recorder.write(&self.label, &exchange, stored)
+        self.recorder.write(label, &exchange, stored)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The way of one exchange: read, find the model, find the session, ask, answer, record.
 
+use super::access::Client;
 use super::answer::{EPISODE, MODEL, RECORD, Refusal, SESSION, set};
 use super::hints::Hints;
 use super::responses::{Continued, Keeper};
@@ -34,8 +35,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The session that the address names.
     pub(crate) named: Option<String>,
-    /// Name of the client's key.
-    pub(crate) owner: String,
+    pub(crate) client: Client,
     pub(crate) body: Bytes,
 }
 
@@ -85,9 +85,9 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
         }
         continued.as_ref().map_or(Ok(()), Continued::translatable)?;
     }
-    let hints = Hints::of(&call.headers, &top, call.named.as_deref(), &call.owner);
-    let agent = match (call.owner.is_empty(), hints.agent) {
-        (false, _) => call.owner.clone(),
+    let hints = Hints::of(&call.headers, &top, call.named.as_deref(), &call.client.owner);
+    let agent = match (call.client.owner.is_empty(), hints.agent) {
+        (false, _) => call.client.owner.clone(),
         (true, Some(agent)) => agent,
         (true, None) => "agent".to_owned(),
     };
@@ -101,7 +101,8 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
         digest: Digest::of(&call.body),
         previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
         side: hints.side,
-        no_train: hints.no_train,
+        no_train: hints.no_train || call.client.no_train,
+        no_record: call.client.no_record,
     });
     if let Some((upstream, model, passes_key)) = upstream {
         let forward = Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key };
@@ -143,7 +144,7 @@ async fn read(gateway: &Inner, call: &Call, top: &TopLevel<'_>, text: &str, forw
         Shape::Completions => completions::read_request(text).map(|asked| asked.client),
         Shape::Responses => match responses::read_request(text, most) {
             Ok(asked) => {
-                let (client, continued) = Continued::of(gateway, &call.owner, asked).await?;
+                let (client, continued) = Continued::of(gateway, &call.client.owner, asked).await?;
                 return Ok(Asked { client, continued: Some(continued) });
             }
             Err(error) => Err(error),
@@ -263,8 +264,13 @@ fn unanswered(shape: Shape, error: &UpstreamError, begun: Begun) -> Response<Bod
 
 /// The session and the episode of an exchange, for its client.
 pub(crate) fn label(answer: &mut Response<Body>, begun: &Begun) {
-    set(answer, SESSION, &begun.label.session.session);
-    set(answer, EPISODE, &format!("{}/{}", begun.label.run, begun.label.episode));
+    match &begun.label {
+        Some(label) => {
+            set(answer, SESSION, &label.session.session);
+            set(answer, EPISODE, &format!("{}/{}", label.run, label.episode));
+        }
+        None => set(answer, RECORD, "off"),
+    }
 }
 
 /// Says that an exchange was not recorded.

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     hosts: Vec<String>,
+    /// Whether every request needs a key, which a web page that comes by somebody else's DNS does not have.
+    keyed: bool,
 }
 
 /// The name in a `Host` header, without its port.
@@ -21,8 +23,8 @@ fn host_name(host: &str) -> &str {
 
 impl Guard {
     /// A guard that lets requests pass to this machine's loopback and to these names.
-    pub(crate) fn new(hosts: &[String]) -> Self {
-        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect() }
+    pub(crate) fn new(hosts: &[String], keyed: bool) -> Self {
+        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(), keyed }
     }
 
     fn is_own(&self, name: &str) -> bool {
@@ -37,7 +39,7 @@ impl Guard {
         let refuse = |what: &str| Err(Refusal::new(ErrorKind::Forbidden, what.to_owned()));
         let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str().unwrap_or("?"));
         match text(header::HOST) {
-            Some(host) if self.is_own(host_name(host)) => {}
+            Some(host) if self.keyed || self.is_own(host_name(host)) => {}
             Some(_) => return refuse("this gateway does not answer under that host name"),
             None => return refuse("the request names no host"),
         }
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn only_requests_to_this_machine_and_from_no_other_page_pass() {
-        let guard = Guard::new(&["Gateway.example".to_owned()]);
+        let guard = Guard::new(&["Gateway.example".to_owned()], false);
         let check = |host: Option<&'static str>, origin: Option<&'static str>, passes: bool| {
             let mut headers = HeaderMap::new();
             host.map(|host| headers.insert(header::HOST, HeaderValue::from_static(host)));
@@ -86,6 +88,13 @@ mod tests {
         check(Some("localhost"), Some("https://evil.example"), false);
         check(Some("localhost"), Some("null"), false);
         check(Some("localhost"), Some("http://evil.example:80/localhost"), false);
+        let keyed = Guard::new(&[], true);
+        let mut headers = HeaderMap::new();
+        assert!(keyed.address(&headers).is_err());
+        headers.insert(header::HOST, HeaderValue::from_static("10.0.0.1:80"));
+        assert!(keyed.address(&headers).is_ok());
+        headers.insert(header::ORIGIN, HeaderValue::from_static("https://evil.example"));
+        assert!(keyed.address(&headers).is_err());
     }
 
     #[test]
@@ -93,7 +102,7 @@ mod tests {
         let check = |kind: Option<&'static str>, passes: bool| {
             let mut headers = HeaderMap::new();
             kind.map(|kind| headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind)));
-            assert_eq!(Guard::new(&[]).content(&headers).is_ok(), passes, "{kind:?}");
+            assert_eq!(Guard::new(&[], false).content(&headers).is_ok(), passes, "{kind:?}");
         };
         check(Some("application/json"), true);
         check(Some("Application/JSON; charset=utf-8"), true);

@@ -1,5 +1,6 @@
 //! The HTTP side: the door, the routes, the way of an exchange, the server.
 
+mod access;
 mod answer;
 mod exchange;
 mod guard;

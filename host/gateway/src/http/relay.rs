@@ -50,7 +50,7 @@ pub(crate) fn stream_head(pieces: mpsc::Receiver<Bytes>) -> Response<Body> {
 /// The comment before the last event of an answer that was not recorded.
 pub(crate) fn missed_comment(done: &Done) -> Option<String> {
     match done {
-        Done::Recorded => None,
+        Done::Recorded | Done::Off => None,
         Done::Missed(why) => {
             let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             Some(format!(": clawhost did not record this exchange: {why}\n\n"))

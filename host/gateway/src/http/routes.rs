@@ -1,5 +1,6 @@
 //! The routes.
 
+use super::access::Client;
 use super::answer::{Refusal, json};
 use super::exchange::{self, Call};
 use super::hints::plain;
@@ -91,25 +92,35 @@ async fn call(
         return Refusal::new(ErrorKind::InvalidRequest, why).answer(shape.dialect());
     }
     match admitted(gateway, request).await {
-        Ok((headers, body, _place)) => {
-            let call = Call { shape, headers, named, owner: String::new(), body };
+        Ok((client, headers, body, _place)) => {
+            let call = Call { shape, headers, named, client, body };
             exchange::answer(gateway, call).await
         }
         Err(refusal) => refusal.answer(shape.dialect()),
     }
 }
 
-/// The headers and the body of a request that may be answered, with a place among those that are.
-async fn admitted(gateway: &Arc<Inner>, request: Request) -> Result<(HeaderMap, Bytes, OwnedSemaphorePermit), Refusal> {
+/// The client, the headers and the body of a request that may be answered, with a place among those that are.
+async fn admitted(
+    gateway: &Arc<Inner>,
+    request: Request,
+) -> Result<(Client, HeaderMap, Bytes, OwnedSemaphorePermit), Refusal> {
     let (parts, body) = request.into_parts();
     gateway.guard.address(&parts.headers)?;
     gateway.guard.content(&parts.headers)?;
+    let client = gateway.access.admit(&parts.headers)?;
     let place = gateway.places.clone().try_acquire_owned().map_err(|_| Refusal {
         retry_after: Some(1),
         ..Refusal::new(ErrorKind::TooMany, "too many requests are under way; try again")
     })?;
     let body = read_body(gateway, body).await?;
-    Ok((parts.headers, body, place))
+    Ok((client, parts.headers, body, place))
+}
+
+/// The client of a request without a body.
+fn known(gateway: &Inner, headers: &HeaderMap) -> Result<Client, Refusal> {
+    gateway.guard.address(headers)?;
+    gateway.access.client(headers)
 }
 
 /// An answer, or the refusal in a dialect.
@@ -119,7 +130,7 @@ fn answered(dialect: Dialect, answer: Result<Response<Body>, Refusal>) -> Respon
 
 async fn embeddings(State(gateway): Shared, request: Request) -> Response<Body> {
     let answer = async {
-        let (headers, body, _place) = admitted(&gateway, request).await?;
+        let (_, headers, body, _place) = admitted(&gateway, request).await?;
         pass::embeddings(&gateway, &headers, &body).await
     };
     answered(Dialect::OpenAi, answer.await)
@@ -127,7 +138,7 @@ async fn embeddings(State(gateway): Shared, request: Request) -> Response<Body> 
 
 async fn count_tokens(State(gateway): Shared, request: Request) -> Response<Body> {
     let answer = async {
-        let (headers, body, _place) = admitted(&gateway, request).await?;
+        let (_, headers, body, _place) = admitted(&gateway, request).await?;
         pass::count_tokens(&gateway, &headers, &body).await
     };
     answered(Dialect::Anthropic, answer.await)
@@ -140,24 +151,24 @@ fn id(names: &HashMap<String, String>) -> &str {
 
 async fn response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
     let answer = async {
-        gateway.guard.address(&headers)?;
-        stored::read(&gateway, "", id(&names)).await
+        let client = known(&gateway, &headers)?;
+        stored::read(&gateway, &client.owner, id(&names)).await
     };
     answered(Dialect::OpenAi, answer.await)
 }
 
 async fn delete_response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
     let answer = async {
-        gateway.guard.address(&headers)?;
-        stored::delete(&gateway, "", id(&names)).await
+        let client = known(&gateway, &headers)?;
+        stored::delete(&gateway, &client.owner, id(&names)).await
     };
     answered(Dialect::OpenAi, answer.await)
 }
 
 async fn cancel_response(State(gateway): Shared, Path(names): Names, headers: HeaderMap) -> Response<Body> {
     let answer = async {
-        gateway.guard.address(&headers)?;
-        stored::cancel(&gateway, "", id(&names)).await
+        let client = known(&gateway, &headers)?;
+        stored::cancel(&gateway, &client.owner, id(&names)).await
     };
     answered(Dialect::OpenAi, answer.await)
 }
@@ -169,9 +180,9 @@ async fn input_items(
     headers: HeaderMap,
 ) -> Response<Body> {
     let answer = async {
-        gateway.guard.address(&headers)?;
+        let client = known(&gateway, &headers)?;
         let wrong = |error: QueryRejection| Refusal::new(ErrorKind::InvalidRequest, error.body_text());
-        stored::input_items(&gateway, "", id(&names), &page.map_err(wrong)?.0).await
+        stored::input_items(&gateway, &client.owner, id(&names), &page.map_err(wrong)?.0).await
     };
     answered(Dialect::OpenAi, answer.await)
 }
@@ -193,7 +204,7 @@ async fn read_body(gateway: &Inner, body: Body) -> Result<Bytes, Refusal> {
 
 async fn models(State(gateway): Shared, request: Request) -> Response<Body> {
     let dialect = dialect_of(request.headers());
-    if let Err(refusal) = gateway.guard.address(request.headers()) {
+    if let Err(refusal) = known(&gateway, request.headers()) {
         return refusal.answer(dialect);
     }
     let listed = |alias: &str| match dialect {
@@ -217,10 +228,11 @@ async fn models(State(gateway): Shared, request: Request) -> Response<Body> {
 
 /// Ends a session: it becomes an episode.
 async fn end_session(State(gateway): Shared, Path(session): Path<String>, request: Request) -> Response<Body> {
-    if let Err(refusal) = gateway.guard.address(request.headers()) {
-        return refusal.answer(Dialect::OpenAi);
-    }
-    match gateway.recorder.end("", &session) {
+    let client = match known(&gateway, request.headers()) {
+        Ok(client) => client,
+        Err(refusal) => return refusal.answer(Dialect::OpenAi),
+    };
+    match gateway.recorder.end(&client.owner, &session) {
         0 => Refusal::new(ErrorKind::NotFound, "there is no open session of this name").answer(Dialect::OpenAi),
         ended => json(200, &value!({"ended": ended})),
     }
@@ -233,8 +245,19 @@ async fn healthy(State(gateway): Shared, request: Request) -> Response<Body> {
     }
 }
 
+/// What a wrong path should probably be: base URLs end with the version for SDKs of OpenAI, and without it for those of Anthropic.
+fn meant(path: &str) -> &'static str {
+    match path {
+        _ if path.contains("/v1/v1/") => "; an ANTHROPIC_BASE_URL ends without /v1",
+        "/chat/completions" | "/responses" | "/completions" | "/embeddings" | "/models" => {
+            "; an OPENAI_BASE_URL ends with /v1"
+        }
+        _ => "",
+    }
+}
+
 async fn nothing(request: Request) -> Response<Body> {
     let path: String = request.uri().path().chars().take(200).collect();
-    let message = format!("there is no {} {path} here", request.method());
+    let message = format!("there is no {} {path} here{}", request.method(), meant(&path));
     Refusal::new(ErrorKind::NotFound, message).answer(dialect_of(request.headers()))
 }

@@ -1,11 +1,12 @@
 //! The server: connections with their limits, the start and the orderly end.
 
+use super::access::Access;
 use super::guard::Guard;
 use super::routes;
 use super::shape::Shape;
 use crate::capture::{Importer, Recorder, Spool};
 use crate::models::Models;
-use crate::{CaptureStore, GatewayConfig, GatewayError, GatewayParts};
+use crate::{CaptureStore, ClientKeys, GatewayConfig, GatewayError, GatewayParts};
 use clawhost_capture::CaptureKey;
 use clawhost_core::{Clock, KnownSecrets};
 use clawhost_wire::AnswerHead;
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) config: GatewayConfig,
     pub(crate) models: Models,
     pub(crate) guard: Guard,
+    pub(crate) access: Arc<Access>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) store: Arc<CaptureStore>,
     pub(crate) secrets: KnownSecrets,
@@ -114,15 +116,17 @@ impl Gateway {
     /// # Errors
     /// The models, the address, the spool or the store cannot be used.
     pub async fn start(config: GatewayConfig, parts: GatewayParts) -> Result<Running, GatewayError> {
-        let GatewayParts { store, clock, secrets, capture_key, models, new_run } = parts;
+        let GatewayParts { store, clock, secrets, capture_key, models, keys, new_run } = parts;
         let models = Models::new(models)?;
         let listen =
             |why: std::io::Error| GatewayError::Listen { address: config.listen.clone(), why: why.to_string() };
         let listener = TcpListener::bind(&config.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        if !address.ip().is_loopback() {
+        let is_reachable = !address.ip().is_loopback();
+        if is_reachable && keys.is_empty() {
             return Err(GatewayError::Open { address: address.to_string() });
         }
+        let access = Arc::new(Access::new(keys, is_reachable, clock.clone()));
         let mut boot = [0; 8];
         getrandom::fill(&mut boot).map_err(|error| GatewayError::Randomness(error.to_string()))?;
         let boot = u64::from_be_bytes(boot);
@@ -132,6 +136,8 @@ impl Gateway {
         let now_ms = clock.now_ms();
         let key = CaptureKey::new(capture_key);
         let recorder = Arc::new(Recorder::new(key, boot, config.sessions, spool, clock.clone(), new_run));
+        let charged = access.clone();
+        recorder.on_spent(Box::new(move |owner, at, tokens| charged.spend(owner, at, tokens)));
         let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes).await?;
         let (imported, until) = watch::channel(false);
         let (killed, kill) = watch::channel(false);
@@ -139,7 +145,8 @@ impl Gateway {
         let (busy, idle) = mpsc::channel(1);
         let inner = Arc::new(Inner {
             models,
-            guard: Guard::new(&config.hosts),
+            guard: Guard::new(&config.hosts, is_reachable),
+            access,
             recorder,
             store,
             secrets,
@@ -208,6 +215,11 @@ impl Running {
     /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Replaces the keys of clients. Requests that are under way go on.
+    pub fn set_keys(&self, keys: ClientKeys) {
+        self.inner.access.replace(keys);
     }
 
     /// Counts since the start.

@@ -1,0 +1,125 @@
+//! `clawhost keys`: the keys of the gateway's clients.
+
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::{Args, Subcommand};
+use clawhost_app::{NewKey, add_client_key, client_keys, remove_client_key, time};
+use serde_json::json;
+use std::io::Write as _;
+
+const HELP: &str =
+    "Without any key, clients of this machine need none, and others cannot reach the gateway. A gateway that runs takes
+changes over within a second. Only digests of keys are kept.";
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct KeysCommand {
+    #[command(subcommand)]
+    verb: Option<KeysVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeysVerb {
+    /// List the keys with what they may do; this is the default
+    List,
+    /// Make a key, and print it this once
+    Add(AddArgs),
+    /// Remove a key: the gateway refuses it from then on
+    Remove {
+        /// Its name
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// Its name, which owns its sessions and is the agent's name in records
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Leave its traffic out of learning
+    #[arg(long)]
+    no_train: bool,
+    /// Do not record its traffic at all
+    #[arg(long)]
+    no_record: bool,
+    /// Most requests per minute
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_minute: Option<u32>,
+    /// Most tokens per day (UTC), read and generated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    tokens_per_day: Option<u64>,
+}
+
+pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Exit> {
+    let folder = context.folder()?;
+    let mut out = crate::terminal::stdout();
+    match &command.verb {
+        None | Some(KeysVerb::List) => list(context, &folder)?,
+        Some(KeysVerb::Add(add)) => {
+            let key = add_client_key(
+                &folder,
+                NewKey {
+                    name: add.name.clone(),
+                    no_train: add.no_train,
+                    no_record: add.no_record,
+                    requests_per_minute: add.requests_per_minute,
+                    tokens_per_day: add.tokens_per_day,
+                },
+            )?;
+            match context.json() {
+                true => crate::terminal::json(&json!({"format": 1, "name": add.name, "key": key}))?,
+                false => {
+                    writeln!(out, "{key}")?;
+                    writeln!(
+                        crate::terminal::stderr(),
+                        "this is shown once; send it as OPENAI_API_KEY or ANTHROPIC_API_KEY"
+                    )?;
+                }
+            }
+        }
+        Some(KeysVerb::Remove { name }) => {
+            remove_client_key(&folder, name)?;
+            match context.json() {
+                true => crate::terminal::json(&json!({"format": 1, "removed": name}))?,
+                false => writeln!(out, "removed {name}")?,
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
+    let keys = client_keys(folder)?;
+    if context.json() {
+        let rows: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                json!({
+                    "name": key.name, "created_at": key.created_at, "no_train": key.no_train, "no_record": key.no_record,
+                    "requests_per_minute": key.requests_per_minute, "tokens_per_day": key.tokens_per_day,
+                })
+            })
+            .collect();
+        return Ok(crate::terminal::json(&json!({"format": 1, "keys": rows}))?);
+    }
+    let mut out = crate::terminal::stdout();
+    if keys.is_empty() {
+        writeln!(out, "there is no key; clients of this machine need none")?;
+        return Ok(());
+    }
+    let mut table = crate::episodes::table(&["name", "made", "learning", "recorded", "requests/min", "tokens/day"]);
+    for key in keys.iter() {
+        let yes = |denied: bool| if denied { "no" } else { "yes" };
+        let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+        table.add_row([
+            key.name.clone(),
+            time(key.created_at),
+            yes(key.no_train || key.no_record).to_owned(),
+            yes(key.no_record).to_owned(),
+            limit(key.requests_per_minute.map(u64::from)),
+            limit(key.tokens_per_day),
+        ]);
+    }
+    Ok(crate::episodes::print(&mut out, &table)?)
+}
