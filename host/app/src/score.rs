@@ -6,7 +6,7 @@ use crate::plugins::Plugins;
 use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId};
+use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId, RunKind};
 use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
 use serde::Serialize;
@@ -79,6 +79,9 @@ impl From<&ScoringRule> for RewardInUse {
 pub struct ScoredRun {
     /// The run.
     pub run: RunId,
+    /// Whether agents played it: then new verdicts count. Rewards of a simulated run are those that it was played with.
+    #[serde(skip)]
+    pub is_live: bool,
     /// Its report.
     pub report: ScoreReport,
 }
@@ -147,7 +150,8 @@ pub async fn score(
         let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
         report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
         scored.damaged.extend(source.take_damaged());
-        scored.runs.push(ScoredRun { run, report });
+        let is_live = reader.run(&run)?.is_some_and(|row| row.kind == RunKind::Live);
+        scored.runs.push(ScoredRun { run, is_live, report });
         if scored.stopped().is_some() {
             break;
         }

@@ -7,8 +7,8 @@ use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, plugin_spec};
-use clawhost_core::{RunId, counted, escaped, thousands};
-use clawhost_play::{Rescored, ScoreReport, StopReason};
+use clawhost_core::{counted, escaped, thousands};
+use clawhost_play::{Rescored, StopReason};
 use clawhost_run_config::{BudgetSpec, Grant, Price};
 use std::io::Write as _;
 use std::ops::RangeInclusive;
@@ -66,7 +66,7 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     let scored = scored.map_err(placed_by_flag)?;
     let Scored { rewards, runs, .. } = &scored;
     match (context.json(), &runs[..]) {
-        (true, [ScoredRun { run, report }]) if !args.runs.is_all() => {
+        (true, [ScoredRun { run, report, .. }]) if !args.runs.is_all() => {
             let document = serde_json::json!({ "format": 1, "run": run, "rewards": rewards, "report": report, "damaged": scored.damaged });
             crate::terminal::json(&document)?;
         }
@@ -76,11 +76,11 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
             crate::terminal::json(&document)?;
         }
         (false, runs) => {
-            for (position, ScoredRun { run, report }) in runs.iter().enumerate() {
+            for (position, scored) in runs.iter().enumerate() {
                 if position > 0 {
                     writeln!(crate::terminal::stdout())?;
                 }
-                text(run, report)?;
+                text(scored)?;
             }
         }
     }
@@ -91,7 +91,8 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
     })
 }
 
-fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
+fn text(scored: &ScoredRun) -> anyhow::Result<()> {
+    let ScoredRun { run, is_live, report } = scored;
     let mut out = crate::terminal::stdout();
     let row = |label: &str| format!("\x1b[2m{label:<12}\x1b[0m");
     let left_out = match report.not_complete {
@@ -119,7 +120,11 @@ fn text(run: &RunId, report: &ScoreReport) -> anyhow::Result<()> {
         writeln!(out, "{}{mean}{interval}{before}", row("  reward"))?;
         writeln!(out, "{}{}", row("  verdicts"), verdicts(rescored))?;
         if rescored.added > 0 {
-            writeln!(out, "{}new verdicts are stored beside the run's own reward, which is unchanged", row(""))?;
+            let counts = match is_live {
+                true => "new verdicts count: they are part of the episodes' rewards",
+                false => "new verdicts are stored beside the run's own reward, which is unchanged",
+            };
+            writeln!(out, "{}{counts}", row(""))?;
         }
         if let Some(failure) = &rescored.failure {
             writeln!(out, "\x1b[31m  failed\x1b[0m    {}", escaped(failure, 1000))?;

@@ -92,11 +92,13 @@ fn message(mut fields: Fields) -> Result<Vec<Message>, WireError> {
     let role = match fields.needed("role")?.as_str() {
         "user" => Role::User,
         "assistant" => Role::Assistant,
-        _ => return Err(fields.problem("role", "must be user or assistant")),
+        // Instructions in the middle of a conversation: Claude Code sends them.
+        "system" => Role::System,
+        _ => return Err(fields.problem("role", "must be user, assistant or system")),
     };
     let place = fields.place("content");
     let content = fields.take("content").ok_or_else(|| fields.problem("content", "is missing"))?;
-    if role == Role::Assistant {
+    if role != Role::User {
         return Ok(vec![conversation_message(role, &place, content)?]);
     }
     let Value::Array(blocks) = content else { return Ok(vec![conversation_message(role, &place, content)?]) };
@@ -190,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn instructions_may_stand_in_the_middle() {
+        let text = json!([{"type": "text", "text": "be brief"}]);
+        let messages = json!([{"role": "user", "content": "hi"}, {"role": "system", "content": text}]);
+        let read = read_request(&asked(json!({"messages": messages})).to_string()).unwrap();
+        let last = &read.request.messages[1];
+        assert_eq!((last.role, last.origin, last.plain_text().as_str()), (Role::System, Origin::User, "be brief"));
+    }
+
+    #[test]
     fn invalid_requests_name_the_field() {
         let check = |more: Value, expected: &str| {
             let error = read_request(&asked(more.clone()).to_string()).unwrap_err();
@@ -200,7 +211,7 @@ mod tests {
         check(json!({"max_tokens": 0.5}), "max_tokens: must be a whole number of at least 1");
         check(json!({"model": ""}), "model: is missing");
         check(json!({"messages": null}), "messages: is missing");
-        check(said("system", json!("x")), "messages[0].role: must be user or assistant");
+        check(said("robot", json!("x")), "messages[0].role: must be user, assistant or system");
         check(said("user", Value::Null), "messages[0].content: is missing");
         check(said("user", json!(7)), "messages[0].content: must be a text or a list of blocks");
         check(said("user", json!([7])), "messages[0].content[0]: must be an object");
