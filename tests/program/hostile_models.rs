@@ -50,6 +50,27 @@ fn refused(folder: &Folder, expect: &str) {
 }
 
 #[test]
+fn a_template_that_fails_in_a_conversation_is_named_with_its_folder() {
+    use std::io::Write as _;
+    let folder = Folder::with_template("{{ messages[0].content.nothing() }}");
+    let said = |input: &[u8]| {
+        let mut child = bench()
+            .command(&["model", "chat", &folder.name(), "--max-tokens", "1"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // It may have ended before it reads.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    };
+    let output = said(b"hi\n");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains(&format!("{}: chat template: ", folder.name())), "{}", stderr(&output));
+}
+
+#[test]
 fn an_import_copies_nothing_of_a_model_that_cannot_answer() {
     let (bench, folder) = (bench(), Folder::with_template(&(doubled(22) + "{{ ns.x }}")));
     let target = bench.data.path().join("imported").display().to_string();

@@ -80,8 +80,10 @@ impl Conversation {
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let read = read(folder, adapter, &models.texts, events)?;
+        let shown = folder.display().to_string();
+        let of_folder = |error| RequestError::ModelFolder { folder: shown.clone(), error };
         // A conversation with a person may drop old turns. Their number is reported.
-        let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&folder.display().to_string())? };
+        let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&shown).map_err(of_folder)? };
         let device = models.open_device(read.config.parameters(), events)?;
         let model = LocalModel::new(format, Arc::new(read.engine(&device)?));
         if settings.system.is_some() && ignores_system_prompt(&model) {

@@ -4,6 +4,7 @@ use super::args::ChatArgs;
 use super::{harmless, notes, settings};
 use crate::context::Context;
 use crate::exit::Exit;
+use anyhow::Context as _;
 use clawhost_app::local_models::{Answered, ChatSettings, Conversation, Turn};
 use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -86,7 +87,7 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
             line = lines.recv() => line,
             _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
-        let Some(line) = line.transpose()? else { break };
+        let Some(line) = line.transpose().context("standard input: a line cannot be read")? else { break };
         if line.trim().is_empty() {
             continue;
         }
@@ -112,8 +113,11 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
                 }
             }
             // A person at a terminal may try again. Lines of a file are not repeated.
-            Err(error) if terminal => writeln!(notes, "error: {error}")?,
-            Err(error) => return Err(AppError::from(error).into()),
+            Err(error) if terminal => writeln!(notes, "error: {}: {error}", arguments.folder.display())?,
+            Err(error) => {
+                let folder = arguments.folder.display().to_string();
+                return Err(AppError::from(RequestError::ModelFolder { folder, error }).into());
+            }
         }
     }
     if terminal {
