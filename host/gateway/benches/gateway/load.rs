@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
+/// Longest time of an answer. Some gateways never end one.
+const LIMIT: Duration = Duration::from_secs(20);
+
 /// What to send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -130,7 +133,11 @@ async fn run(plan: Plan) -> Heard {
                     due = started + Duration::from_secs_f64(number as f64 / plan.rate);
                     tokio::time::sleep_until(due.into()).await;
                 }
-                ask(&mut sender, &plan, plan.first + number, due, &mut heard).await;
+                let asked = ask(&mut sender, &plan, plan.first + number, due, &mut heard);
+                if tokio::time::timeout(LIMIT, asked).await.is_err() {
+                    heard.failed += 1;
+                    sender = connect(&plan.address).await;
+                }
             }
         }));
     }
