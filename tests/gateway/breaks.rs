@@ -1,4 +1,4 @@
-//! Upstreams and clients that break off: the client is told, the record says so, nothing is counted twice.
+//! Upstreams and clients that break off: the client gets an error, the record says so, nothing is counted twice.
 
 use crate::Bench;
 use crate::client::{chat, post, send, user};

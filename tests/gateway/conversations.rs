@@ -1,4 +1,4 @@
-//! Conversations become episodes, whoever the client is.
+//! Conversations become episodes, for any client.
 
 use crate::client::{assistant, chat, post, user};
 use crate::stub::{Reply, Stub, says};

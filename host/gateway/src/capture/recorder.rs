@@ -57,7 +57,7 @@ pub(crate) enum Done {
     Off,
 }
 
-/// Is told the owner, the Unix time in milliseconds and the tokens of an answer.
+/// Takes the owner, the Unix time in milliseconds and the tokens of an answer.
 pub(crate) type Spent = Box<dyn Fn(&str, u64, u64) + Send + Sync>;
 
 struct Places {
@@ -80,7 +80,7 @@ pub(crate) struct Recorder {
     pub(crate) counts: CaptureCounts,
     /// Responses that clients may read later.
     pub(crate) responses: Responses,
-    /// Is told the owner, the time and the tokens of an answer.
+    /// Takes the owner, the time and the tokens of an answer.
     spent: OnceLock<Spent>,
     /// Wakes the importer.
     pub(crate) wake: tokio::sync::Notify,

@@ -164,7 +164,7 @@ impl Gateway {
     }
 }
 
-/// Accepts connections until it is told to stop, then lets the requests end.
+/// Accepts connections until the gateway stops, then lets the requests end.
 async fn accept(listener: TcpListener, inner: Arc<Inner>, mut stop: watch::Receiver<bool>) {
     let router = routes::router(inner.clone());
     let limits = inner.config.limits;
