@@ -93,6 +93,12 @@ async fn sessions_and_responses_belong_to_a_key() {
     let more = json!({"model": "m", "input": "more", "previous_response_id": made["id"]});
     let continued = async |key| post(&bench.address, "/v1/responses", &[("x-api-key", key)], &more).await.status;
     assert_eq!((continued("ch-b").await, continued("ch-a").await), (404, 200));
+    let read = async |key: &'static str| {
+        let (address, path) = (bench.address.clone(), format!("/v1/responses/{}", made["id"].as_str().unwrap()));
+        let sent = move || request("GET", &address, &path, &[("x-api-key", key)], b"").answer().status;
+        tokio::task::spawn_blocking(sent).await.unwrap()
+    };
+    assert_eq!((read("ch-b").await, read("ch-a").await), (404, 200));
 
     let episodes = bench.episodes().await;
     let runs: std::collections::BTreeSet<_> = episodes.iter().map(|episode| episode.run.clone()).collect();

@@ -203,6 +203,18 @@ async fn a_conversation_goes_on_at_another_model_and_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn another_endpoint_gets_the_conversation_and_not_an_id_that_it_cannot_know() {
+    let (one, other) = (native(true), native(true));
+    let mut second = served(Dialect::OpenAi, &other.base_url());
+    second.alias = "other".into();
+    let bench = Bench::with(vec![served(Dialect::OpenAi, &one.base_url()), second], |_| {}).await;
+    post(&bench.address, PATH, &[], &asked("one".into(), json!({}))).await;
+    let second = asked("two".into(), json!({"previous_response_id": "resp_up0", "model": "other"}));
+    assert_eq!(text(&post(&bench.address, PATH, &[], &second).await.json()), "saw 3");
+    assert_eq!(other.requests()[0].body["previous_response_id"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stored_responses_are_read_listed_and_deleted() {
     let stub = chat_only();
     let bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;

@@ -258,6 +258,9 @@ mod tests {
         let whole = body(&head(), &Map::new(), &without);
         assert_eq!(events.last().unwrap()["response"], whole);
         assert_eq!(whole["output"][0]["arguments"], "{}");
+        let is_delta = |event: &&Value| event["type"] == "response.function_call_arguments.delta";
+        let deltas: String = events.iter().filter(is_delta).map(|event| event["delta"].as_str().unwrap()).collect();
+        assert_eq!(deltas, "{}");
     }
 
     #[test]
