@@ -106,9 +106,7 @@ fn one_gateway_records_into_a_folder() {
     );
     bench.refused(&["episodes", "close"], &["a gateway records into it already"]);
     // Its exchanges are in the database soon; its open sessions are not taken from it.
-    while !bench.run(&["episodes", "list"]).status.success() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    while !bench.run(&["episodes", "list"]).status.success() {}
     bench.json(&["score", "--reward", &bench.guest("reward_exact")]);
     assert_eq!(answer_of(&served.address, &chat(&[user("4"), assistant("4"), user("5")])), "5");
     served.terminate();

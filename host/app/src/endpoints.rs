@@ -1,18 +1,14 @@
 //! Keys belong to addresses: a key from the environment goes to its provider's own address, and to addresses that the operator confirmed
 //! once. A run file from a stranger may name any address.
 
-use crate::workspace::make;
-use crate::{AppError, RequestError};
+use crate::{AppError, RequestError, small_files};
 use clawhost_providers::Dialect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
 
 /// The file in the data folder with confirmed addresses.
 const FILE: &str = "endpoints.json";
-/// Its largest size in bytes: thousands of addresses.
-const FILE_BYTES: u64 = 1 << 20;
 /// The format of the file.
 const FORMAT: u32 = 1;
 
@@ -32,26 +28,14 @@ fn address(text: &str) -> &str {
     text.split_once('@').map_or(text, |(_, address)| address)
 }
 
-fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
-    RequestError::File { path: path.display().to_string(), why: why.to_string() }.into()
-}
-
 impl ConfirmedEndpoints {
     /// Those of a data folder.
     ///
     /// # Errors
     /// The file is damaged or cannot be read.
     pub fn read(folder: &Path) -> Result<Self, AppError> {
-        let path = folder.join(FILE);
-        if !path.exists() {
-            return Ok(Self::default());
-        }
-        let text = clawhost_files::read_text(&path, FILE_BYTES).map_err(|error| unusable(&path, error))?;
-        let document: Document = serde_json::from_str(&text).map_err(|error| unusable(&path, error))?;
-        if document.format != FORMAT {
-            return Err(unusable(&path, format!("format {}; this program reads format {FORMAT}", document.format)));
-        }
-        Ok(Self(document.confirmed))
+        let document = small_files::read(&folder.join(FILE), FORMAT, |document: &Document| document.format)?;
+        Ok(document.map(|document| Self(document.confirmed)).unwrap_or_default())
     }
 
     /// The addresses, sorted.
@@ -95,15 +79,7 @@ impl ConfirmedEndpoints {
     }
 
     fn write(&self, folder: &Path) -> Result<(), AppError> {
-        make(folder)?;
-        let path = folder.join(FILE);
-        let text = serde_json::to_string_pretty(&Document { format: FORMAT, confirmed: self.0.clone() })
-            .map_err(|error| unusable(&path, error))?;
-        // Whole or not at all.
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(&path, error))?;
-        file.write_all(text.as_bytes()).map_err(|error| unusable(&path, error))?;
-        file.persist(&path).map_err(|error| unusable(&path, error.error))?;
-        Ok(())
+        small_files::write(folder, FILE, &Document { format: FORMAT, confirmed: self.0.clone() })
     }
 }
 

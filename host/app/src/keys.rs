@@ -1,17 +1,14 @@
 //! The keys of a gateway's clients: a file in the data folder with their digests.
 
-use crate::workspace::{SystemClock, make};
-use crate::{AppError, RequestError};
+use crate::workspace::SystemClock;
+use crate::{AppError, RequestError, small_files};
 use clawhost_core::{Clock as _, Digest};
 use clawhost_gateway::{ClientKey, ClientKeys, KEY_PREFIX};
 use serde::{Deserialize, Serialize};
-use std::io::Write as _;
 use std::path::Path;
 
 /// The file in the data folder.
 pub(crate) const FILE: &str = "keys.json";
-/// Its largest size in bytes: thousands of keys.
-const FILE_BYTES: u64 = 1 << 20;
 /// The format of the file.
 const FORMAT: u32 = 1;
 /// Longest name of a key in bytes.
@@ -41,25 +38,13 @@ pub struct NewKey {
     pub tokens_per_day: Option<u64>,
 }
 
-fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
-    RequestError::File { path: path.display().to_string(), why: why.to_string() }.into()
-}
-
 /// The keys of a data folder.
 ///
 /// # Errors
 /// The file is damaged or cannot be read.
 pub fn client_keys(folder: &Path) -> Result<ClientKeys, AppError> {
-    let path = folder.join(FILE);
-    if !path.exists() {
-        return Ok(ClientKeys::default());
-    }
-    let text = clawhost_files::read_text(&path, FILE_BYTES).map_err(|error| unusable(&path, error))?;
-    let document: Document = serde_json::from_str(&text).map_err(|error| unusable(&path, error))?;
-    if document.format != FORMAT {
-        return Err(unusable(&path, format!("format {}; this program reads format {FORMAT}", document.format)));
-    }
-    Ok(ClientKeys::new(document.keys))
+    let document = small_files::read(&folder.join(FILE), FORMAT, |document: &Document| document.format)?;
+    Ok(document.map(|document| ClientKeys::new(document.keys)).unwrap_or_default())
 }
 
 /// Adds a key. Returns its text, which is kept nowhere.
@@ -82,7 +67,7 @@ pub fn add_client_key(folder: &Path, new: NewKey) -> Result<String, AppError> {
     let digest = Digest::of(key.as_bytes());
     let created_at = SystemClock::default().now_ms();
     keys.push(ClientKey { name, digest, created_at, no_train, no_record, requests_per_minute, tokens_per_day });
-    write(folder, keys)?;
+    small_files::write(folder, FILE, &Document { format: FORMAT, keys })?;
     Ok(key)
 }
 
@@ -96,19 +81,7 @@ pub fn remove_client_key(folder: &Path, name: &str) -> Result<(), AppError> {
     if kept.len() == keys.iter().count() {
         return Err(RequestError::NoSuchKey { name: name.to_owned() }.into());
     }
-    write(folder, kept)
-}
-
-fn write(folder: &Path, keys: Vec<ClientKey>) -> Result<(), AppError> {
-    make(folder)?;
-    let path = folder.join(FILE);
-    let text =
-        serde_json::to_string_pretty(&Document { format: FORMAT, keys }).map_err(|error| unusable(&path, error))?;
-    // Whole or not at all, and for its owner alone.
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(&path, error))?;
-    file.write_all(text.as_bytes()).map_err(|error| unusable(&path, error))?;
-    file.persist(&path).map_err(|error| unusable(&path, error.error))?;
-    Ok(())
+    small_files::write(folder, FILE, &Document { format: FORMAT, keys: kept })
 }
 
 #[cfg(test)]

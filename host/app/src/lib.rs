@@ -38,6 +38,7 @@ mod runs;
 mod score;
 mod serve;
 mod session;
+mod small_files;
 mod stored;
 mod tasks;
 mod workspace;

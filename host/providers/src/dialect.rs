@@ -46,6 +46,20 @@ impl Dialect {
         }
     }
 
+    /// The address of an endpoint, with its host.
+    ///
+    /// # Errors
+    /// It is not an address, or a key would be sent unencrypted.
+    pub(crate) fn target(self, base_url: &str, has_key: bool) -> Result<(Url, String), ProviderError> {
+        let url = self.url(base_url)?;
+        let no_host = || ProviderError::Address(base_url.to_owned(), "no host".to_owned(), self.name());
+        let host = url.host_str().ok_or_else(no_host)?.to_owned();
+        if has_key && url.scheme() == "http" && !is_loopback(&url) {
+            return Err(ProviderError::KeyInTheClear(host, self.key_variable()));
+        }
+        Ok((url, host))
+    }
+
     /// Whether an address is the provider's public API, which refuses every request without a key.
     pub(crate) fn is_home(self, url: &Url) -> bool {
         Url::parse(self.home()).is_ok_and(|home| home.host() == url.host())

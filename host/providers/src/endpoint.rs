@@ -1,6 +1,6 @@
 //! A client for a model behind HTTP: requests, retries, limits. The dialect handles the content.
 
-use crate::dialect::{Wishes, is_loopback};
+use crate::dialect::Wishes;
 use crate::passing::{Passing, scrubbed};
 use crate::{Dialect, ProviderError};
 use async_trait::async_trait;
@@ -115,12 +115,7 @@ impl Endpoint {
     /// The address is invalid, a key would be sent unencrypted, or the address is the provider's public API and there is no key.
     pub fn new(config: EndpointConfig) -> Result<Self, ProviderError> {
         let dialect = config.dialect;
-        let url = dialect.url(&config.base_url)?;
-        let no_host = || ProviderError::Address(config.base_url.clone(), "no host".to_owned(), dialect.name());
-        let host = url.host_str().ok_or_else(no_host)?.to_owned();
-        if config.key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
-            return Err(ProviderError::KeyInTheClear(host, dialect.key_variable()));
-        }
+        let (url, host) = dialect.target(&config.base_url, config.key.is_some())?;
         if config.key.is_none() && dialect.is_home(&url) {
             return Err(ProviderError::NoKey { host, variable: dialect.key_variable() });
         }

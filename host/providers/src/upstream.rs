@@ -1,6 +1,5 @@
 //! Forwards requests byte for byte to a model endpoint, for a gateway: no retries here, no parsing, no redirects.
 
-use crate::dialect::is_loopback;
 use crate::{Dialect, ProviderError};
 use bytes::Bytes;
 use clawhost_core::{KnownSecrets, Secret};
@@ -130,12 +129,7 @@ impl Upstream {
     /// The address is invalid, or a key would be sent unencrypted.
     pub fn new(config: UpstreamConfig) -> Result<Self, ProviderError> {
         let dialect = config.dialect;
-        let url = dialect.url(&config.base_url)?;
-        let no_host = || ProviderError::Address(config.base_url.clone(), "no host".to_owned(), dialect.name());
-        let host = url.host_str().ok_or_else(no_host)?.to_owned();
-        if config.key.is_some() && url.scheme() == "http" && !is_loopback(&url) {
-            return Err(ProviderError::KeyInTheClear(host, dialect.key_variable()));
-        }
+        let (url, host) = dialect.target(&config.base_url, config.key.is_some())?;
         // Fails if an earlier client installed it, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder();
