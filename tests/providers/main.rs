@@ -128,7 +128,7 @@ async fn rejections_are_final_and_name_the_remedy() {
     for dialect in Dialect::ALL {
         let wants =
             format!("; the endpoint wants a key, and neither {} nor api_key_file is set", dialect.key_variable());
-        for (status, hint) in [(400, "HTTP 400"), (401, &*wants), (404, "model name `stub`"), (302, "redirects")] {
+        for (status, hint) in [(400, "HTTP 400"), (401, &*wants), (404, "model name `stub`")] {
             let stub = Stub::start(move |_, _| Reply::Http(status, vec![], "no".into()));
             let error = ask(dialect, &stub).await.unwrap_err();
             assert!(matches!(error, ModelError::Refused(_)), "{error}");
@@ -136,6 +136,19 @@ async fn rejections_are_final_and_name_the_remedy() {
             assert!(!error.to_string().contains("--"), "a front end names its own options: {error}");
             assert_eq!(stub.requests().len(), 1, "HTTP {status} is not retried");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_no_answer_and_is_not_followed() {
+    for dialect in Dialect::ALL {
+        let other = Stub::start(|_, request| says(request, "hi", &[]));
+        let to = other.base_url();
+        let stub = Stub::start(move |_, _| Reply::Http(307, vec![("location", to.clone())], String::new()));
+        let error = ask(dialect, &stub).await.unwrap_err();
+        assert!(matches!(error, ModelError::InvalidResponse(_)), "{error}");
+        assert!(error.to_string().contains("redirects elsewhere"), "{error}");
+        assert_eq!((stub.requests().len(), other.requests().len()), (1, 0));
     }
 }
 

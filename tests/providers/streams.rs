@@ -374,7 +374,7 @@ impl Llm for Broken {
         sink: &mut dyn clawhost_core::DeltaSink,
     ) -> Result<ModelResponse, ModelError> {
         for written in [1, 5] {
-            let usage = Usage { prompt_tokens: 7, completion_tokens: written, cached_tokens: 0 };
+            let usage = Usage { prompt_tokens: 7, completion_tokens: written, ..Usage::default() };
             let _ = sink.delta(ModelDelta::Usage(usage));
         }
         match request.max_tokens {
@@ -388,7 +388,7 @@ impl Llm for Broken {
 async fn an_interrupted_or_abandoned_stream_costs_the_reported_usage() {
     let (broken, spent) = metered(Broken);
     assert!(hear(&broken, &plain()).await.1.is_err());
-    let reported = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, cached_tokens: 0 };
+    let reported = |times: u64| Usage { prompt_tokens: 7 * times, completion_tokens: 5 * times, ..Usage::default() };
     let so_far = spent.spent();
     assert_eq!((so_far.usage, so_far.calls), (reported(1), 0));
     let endless = ModelRequest { max_tokens: 0, ..plain() };

@@ -151,6 +151,7 @@ async fn greedy_answers_equal_those_of_generate() {
             choice: 0,
             max_tokens: 24,
             end: config.end_tokens.clone(),
+            alternatives: 0,
         };
         let tokens: Vec<u32> = engine.ask(request).await.unwrap().tokens.iter().map(|token| token.token).collect();
         assert_eq!(tokens, answer, "{name}");

@@ -127,6 +127,7 @@ fn response(dialect: &'static str) -> impl Strategy<Value = ModelResponse> {
         prompt_tokens: u64::from(read),
         completion_tokens: u64::from(written),
         cached_tokens: u64::from(cached.min(read)),
+        ..Usage::default()
     });
     let model = of((name(), of(name())));
     (said, usage, select(vec!["stop", "length", "tool_calls", "refusal"]), model).prop_map(

@@ -244,6 +244,7 @@ fn request(seed: u64, temperature: f32) -> Request {
         seed,
         choice: 0,
         max_tokens: 16,
+        alternatives: 0,
         end: vec![60],
     }
 }
@@ -427,6 +428,7 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
         seed: group,
         choice: member,
         max_tokens: 8,
+        alternatives: 0,
         end: vec![15],
     };
     let began = Instant::now();

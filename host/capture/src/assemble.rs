@@ -1,5 +1,6 @@
 //! Makes an episode of the exchanges of a session.
 
+use crate::CaptureError;
 use crate::exchange::{Answer, Exchange};
 use crate::places::Relation;
 use clawhost_core::{
@@ -12,17 +13,6 @@ pub const EPISODE_MESSAGES: usize = 100_000;
 
 /// Longest text of a live episode's task in characters: it is shown in lists.
 const TASK_CHARACTERS: usize = 2_000;
-
-/// Why exchanges make no episode.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AssembleError {
-    /// There is nothing.
-    #[error("the session has no exchange")]
-    Empty,
-    /// They are of several sessions.
-    #[error("exchanges of two sessions: `{0}` and `{1}`")]
-    Mixed(String, String),
-}
 
 /// What is known of a session at a glance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,21 +68,24 @@ fn task_text(exchange: &Exchange) -> String {
 ///
 /// # Errors
 /// There is no exchange, or they are of several sessions.
-pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episode, AssembleError> {
-    let first = exchanges.first().ok_or(AssembleError::Empty)?;
+pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episode, CaptureError> {
+    let first = exchanges.first().ok_or(CaptureError::Empty)?;
     if let Some(other) = exchanges.iter().find(|other| other.episode != first.episode || other.run != first.run) {
-        return Err(AssembleError::Mixed(first.episode.0.clone(), other.episode.0.clone()));
+        return Err(CaptureError::Mixed(first.episode.0.clone(), other.episode.0.clone()));
     }
     let mut log = origin_log(first);
     let mut recorder: Option<EpisodeRecorder> = None;
     let mut is_cut = None;
+    let no_system = String::new();
+    let mut known_system = first.system.as_ref().unwrap_or(&no_system);
     for exchange in exchanges {
         let Some(response) = exchange.answer.complete() else {
             log.push(unanswered(exchange));
             continue;
         };
-        // The first one is the episode's own; another one later is a part of what the model saw.
-        let system = exchange.system.as_ref().filter(|_| exchange.position > 0);
+        // The first one is the episode's own; another one later is a part of what the model saw. A restart records it once more.
+        let system = exchange.system.as_ref().filter(|text| *text != known_system);
+        known_system = exchange.system.as_ref().unwrap_or(known_system);
         let system = system.map(|text| Message::text(Role::System, Origin::User, text.clone()));
         let messages: Vec<Message> = system.into_iter().chain(exchange.messages.iter().cloned()).collect();
         let recorded = match &mut recorder {
@@ -110,6 +103,13 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
         };
         if exchange.context_changed {
             log.push(format!("exchange {}: the client cut or rewrote the history before it", exchange.position));
+        }
+        if exchange.cut > 0 {
+            let cut = exchange.cut;
+            log.push(format!(
+                "exchange {}: the model did not see {cut} messages: its context is shorter",
+                exchange.position
+            ));
         }
         let Some(recorder) = &mut recorder else { continue };
         let answered = recorded
@@ -211,6 +211,7 @@ fn withheld(exchanges: &[Exchange], first: &Exchange) -> Option<Withheld> {
         _ if exchanges.iter().any(|exchange| exchange.no_train) => Some(Withheld::NoTrain),
         Relation::Repeats => Some(Withheld::Repetition),
         Relation::Side => Some(Withheld::SideTurn),
+        _ if exchanges.iter().any(Exchange::is_answer_redacted) => Some(Withheld::Redacted),
         _ if exchanges.iter().any(|exchange| exchange.candidates > 1) => Some(Withheld::Ambiguous),
         Relation::Opens | Relation::Continues | Relation::Branches => None,
     }
@@ -219,58 +220,18 @@ fn withheld(exchanges: &[Exchange], first: &Exchange) -> Option<Withheld> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::EXCHANGE_FORMAT;
-    use crate::places::Evidence;
-    use clawhost_core::{
-        EpisodeId, LiveSession, LlmIdentity, ModelResponse, RunId, Sampling, ToolCall, ToolSpec, Usage,
-    };
+    use crate::Redacted;
+    use crate::testing::{exchange, message, says};
+    use clawhost_core::{EpisodeId, ToolSpec};
 
     const LIMIT: usize = 1 << 20;
 
-    fn says(text: &str, calls: &[&str]) -> Answer {
-        let call = |id: &&str| ToolCall { id: (*id).into(), name: "f".into(), arguments: "{}".into(), extra: vec![] };
-        let tool_calls = calls.iter().map(call).collect();
-        let message = Message { tool_calls, ..Message::text(Role::Assistant, Origin::Policy, text) };
-        Answer::Complete(Box::new(ModelResponse::new(message, Usage::default(), "stop")))
-    }
-
     fn user(text: &str) -> Message {
-        Message::text(Role::User, Origin::User, text)
+        message(Role::User, text)
     }
 
     fn result(id: &str, text: &str) -> Message {
         Message { tool_call_id: Some(id.into()), ..Message::text(Role::Tool, Origin::Tool, text) }
-    }
-
-    fn exchange(position: u32, messages: Vec<Message>, answer: Answer) -> Exchange {
-        Exchange {
-            format: EXCHANGE_FORMAT,
-            run: RunId("run-1".into()),
-            episode: EpisodeId("ep-1".into()),
-            index: 4,
-            session: LiveSession { session: "s".into(), agent: "a".into(), alias: "m".into() },
-            client: crate::ClientSession::default(),
-            position,
-            at: 1,
-            relation: if position == 0 { Relation::Opens } else { Relation::Continues },
-            evidence: Evidence::History,
-            candidates: 1,
-            parent: None,
-            no_train: false,
-            context_changed: false,
-            dialect: "openai".into(),
-            system: (position == 0).then(|| "be brief".into()),
-            tools: (position == 0).then(Vec::new),
-            messages,
-            request: Digest::of(&position.to_be_bytes()),
-            model: LlmIdentity { provider: "openai".into(), model: "m".into(), version: String::new() },
-            sampling: Sampling::default(),
-            answer,
-            response_id: None,
-            answered_us: 5,
-            first_us: None,
-            marks: None,
-        }
     }
 
     fn broken() -> Answer {
@@ -336,6 +297,9 @@ mod tests {
         let said: Vec<(Role, String)> =
             episode.turns[1].observation.iter().map(|message| (message.role, message.plain_text())).collect();
         assert_eq!(said, [(Role::System, "be kind".into()), (Role::User, "more".into())]);
+        let again = Exchange { system: exchanges[0].system.clone(), ..exchanges[1].clone() };
+        let episode = assemble(&[exchanges[0].clone(), again], LIMIT, 9).unwrap();
+        assert_eq!(episode.turns[1].observation.len(), 1, "a restart records it once more");
     }
 
     #[test]
@@ -350,10 +314,10 @@ mod tests {
 
     #[test]
     fn nothing_and_two_sessions_make_no_episode() {
-        assert_eq!(assemble(&[], LIMIT, 0), Err(AssembleError::Empty));
+        assert_eq!(assemble(&[], LIMIT, 0), Err(CaptureError::Empty));
         let first = exchange(0, vec![], says("", &[]));
         let other = Exchange { episode: EpisodeId("ep-2".into()), ..first.clone() };
-        assert!(matches!(assemble(&[first, other], LIMIT, 0), Err(AssembleError::Mixed(..))));
+        assert!(matches!(assemble(&[first, other], LIMIT, 0), Err(CaptureError::Mixed(..))));
     }
 
     #[test]
@@ -371,6 +335,11 @@ mod tests {
         check(|_| (), None);
         check(|exchange| exchange.no_train = true, Some(Withheld::NoTrain));
         check(|exchange| exchange.candidates = 2, Some(Withheld::Ambiguous));
+        check(
+            |exchange| exchange.redacted = Some(Redacted { answer: true, ..Redacted::default() }),
+            Some(Withheld::Redacted),
+        );
+        check(|exchange| exchange.redacted = Some(Redacted::default()), None);
         check(|exchange| exchange.relation = Relation::Branches, None);
         check(|exchange| exchange.relation = Relation::Repeats, Some(Withheld::Repetition));
         check(|exchange| exchange.relation = Relation::Side, Some(Withheld::SideTurn));

@@ -2,6 +2,7 @@
 
 use crate::marks::Mark;
 use crate::places::{Evidence, Relation};
+use crate::redaction::Redacted;
 use clawhost_core::{
     Digest, EpisodeId, LiveSession, LlmIdentity, Message, ModelResponse, RunId, Sampling, ToolSpec, Usage,
 };
@@ -82,6 +83,9 @@ pub struct ClientSession {
     /// Its own id of the conversation, which it may share between several: a main one, sub-agents, titles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
+    /// The prompt group of the trajectory that the named session is in the data pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -140,6 +144,9 @@ pub struct Exchange {
     pub model: LlmIdentity,
     /// Sampling parameters.
     pub sampling: Sampling,
+    /// Version of the policy when the answer began, if one was published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_version: Option<u64>,
     /// The answer.
     pub answer: Answer,
     /// Id of the answer, as the client knows it.
@@ -153,6 +160,23 @@ pub struct Exchange {
     /// The marks of the turn, if it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<TurnMarks>,
+    /// Messages that the model did not see, because its context is shorter. The record has them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u32,
+    /// What is missing of it by redaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<Redacted>,
+}
+
+impl Exchange {
+    /// Whether something of its answer is missing by redaction.
+    pub fn is_answer_redacted(&self) -> bool {
+        self.redacted.as_ref().is_some_and(|redacted| redacted.answer)
+    }
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 fn one() -> u32 {

@@ -23,7 +23,12 @@ impl CaptureKey {
 
     /// A keyed digest of some bytes, for one purpose.
     pub fn mark(&self, purpose: &str, bytes: &[u8]) -> Mark {
-        Mark::of(&self.0.extended(purpose.as_bytes()).extended(bytes))
+        Mark::of(&self.digest(purpose, bytes))
+    }
+
+    /// The same with all its bits.
+    pub fn digest(&self, purpose: &str, bytes: &[u8]) -> Digest {
+        self.0.extended(purpose.as_bytes()).extended(bytes)
     }
 }
 

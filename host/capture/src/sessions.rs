@@ -1,5 +1,6 @@
 //! Finds the session of a request. Bounded: the sessions that were not used for longest are ended first.
 
+mod ended;
 mod finding;
 mod index;
 #[cfg(test)]
@@ -9,14 +10,17 @@ use crate::exchange::{ClientSession, TurnMarks};
 use crate::marks::{CaptureKey, Mark, Marks};
 use crate::places::{Placed, Relation};
 use clawhost_core::Message;
+use ended::EndedHeads;
 use finding::Found;
 use index::Index;
+use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Limits of what is remembered of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionsLimits {
-    /// Sessions. Some 700 bytes each, and 250 per turn.
+    /// Sessions. Some 700 bytes each, and 200 per turn. As many that ended are remembered by their last turn for the idle time. The default
+    /// fills hash tables of 16,384 places; one more session would double them.
     pub sessions: usize,
     /// Turns of a session; the next request opens another one. Agents rarely take a thousand.
     pub turns: usize,
@@ -26,7 +30,7 @@ pub struct SessionsLimits {
 
 impl Default for SessionsLimits {
     fn default() -> Self {
-        Self { sessions: 16_384, turns: 2_000, idle_ms: 30 * 60 * 1000 }
+        Self { sessions: 14_336, turns: 2_000, idle_ms: 30 * 60 * 1000 }
     }
 }
 
@@ -95,15 +99,17 @@ struct Session<T> {
     family: u64,
     conversation: Option<Mark>,
     named: Option<Mark>,
-    turns: Vec<TurnMarks>,
-    issued: Vec<Mark>,
+    /// Many sessions have one turn: a program asked something.
+    turns: SmallVec<[TurnMarks; 1]>,
+    issued: SmallVec<[Mark; 1]>,
     /// Messages that were recorded.
     known: HashSet<u64>,
-    system: Mark,
-    tools: Mark,
+    /// The instructions and the tools of the last request. `None`: a restart has forgotten them.
+    system: Option<Mark>,
+    tools: Option<Mark>,
     opening: Mark,
     /// Requests without an answer yet.
-    claimed: Vec<Mark>,
+    claimed: SmallVec<[Mark; 1]>,
     exchanges: u32,
     used: u64,
 }
@@ -115,6 +121,8 @@ pub struct Sessions<T> {
     limits: SessionsLimits,
     sessions: HashMap<u64, Session<T>>,
     index: Index,
+    /// Those that ended less than the idle time ago.
+    ended: EndedHeads,
     /// By their last use.
     order: BTreeSet<(u64, u64)>,
     next: u64,
@@ -124,7 +132,7 @@ impl<T: Clone> Sessions<T> {
     /// No sessions yet.
     pub fn new(key: CaptureKey, limits: SessionsLimits) -> Self {
         let (sessions, index, order) = (HashMap::new(), Index::default(), BTreeSet::new());
-        Self { key, limits, sessions, index, order, next: 1 }
+        Self { key, limits, sessions, index, ended: EndedHeads::default(), order, next: 1 }
     }
 
     /// The sessions that are remembered.
@@ -141,6 +149,7 @@ impl<T: Clone> Sessions<T> {
     /// it. Sessions that had to end for it are returned too.
     pub fn place(&mut self, asked: Asked, open: impl FnOnce(Option<String>) -> T) -> (Placed<T>, Claim, Vec<Ended<T>>) {
         let owner = self.key.mark("owner", asked.client.owner.as_bytes());
+        self.forget_ended(asked.now);
         let found = self.find(owner, &asked);
         let Found { at, relation, evidence, candidates } = found;
         let mut ended = Vec::new();
@@ -165,12 +174,12 @@ impl<T: Clone> Sessions<T> {
             parent,
             new_messages: new_messages(session, &asked.marks, is_new, is_plain),
             context_changed: !is_new && base > 0 && !is_plain,
-            system_changed: is_new || session.system != asked.marks.system,
-            tools_changed: is_new || session.tools != asked.marks.tools,
+            system_changed: is_new || session.system != Some(asked.marks.system),
+            tools_changed: is_new || session.tools != Some(asked.marks.tools),
         };
         session.exchanges += 1;
-        session.system = asked.marks.system;
-        session.tools = asked.marks.tools;
+        session.system = Some(asked.marks.system);
+        session.tools = Some(asked.marks.tools);
         session.claimed.push(asked.marks.whole);
         let (was, owner, opening) = (session.used, session.owner, session.opening);
         session.used = asked.now.max(was);
@@ -197,7 +206,7 @@ impl<T: Clone> Sessions<T> {
         session.turns.push(TurnMarks { asked, rolling, own });
         session.known.extend(claim.asked_messages);
         session.known.insert(own.short());
-        session.issued.extend(&ids);
+        session.issued.extend_from_slice(&ids);
         let owner = session.owner;
         self.index.add_turn(owner, (claim.session, turn), rolling, own, &ids);
         self.touch(claim.session, now);
@@ -224,6 +233,19 @@ impl<T: Clone> Sessions<T> {
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
+    /// The same for a session without a name of its client, by its label. A branch of it goes on.
+    pub fn end_labelled(&mut self, owner: &str, is_meant: impl Fn(&T) -> bool) -> Vec<Ended<T>> {
+        let owner = self.key.mark("owner", owner.as_bytes());
+        let meant = |session: &Session<T>| session.owner == owner && is_meant(&session.label);
+        let ids: Vec<u64> = self.sessions.iter().filter(|(_, session)| meant(session)).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Changes the time after which a session without a request ends, in milliseconds.
+    pub fn set_idle(&mut self, idle_ms: u64) {
+        self.limits.idle_ms = idle_ms;
+    }
+
     /// Ends the sessions that were idle for too long.
     pub fn expire(&mut self, now: u64) -> Vec<Ended<T>> {
         let mut ended = Vec::new();
@@ -236,10 +258,11 @@ impl<T: Clone> Sessions<T> {
             match self.sessions.get(&id) {
                 // An answer that takes long keeps its session.
                 Some(session) if !session.claimed.is_empty() => passed.push((used, id)),
-                _ => ended.extend(self.remove(id)),
+                _ => ended.extend(self.lapse(id, now)),
             }
         }
         self.order.extend(passed);
+        self.forget_ended(now);
         ended
     }
 
@@ -267,7 +290,7 @@ impl<T: Clone> Sessions<T> {
                 .find(|id| self.sessions.get(id).is_none_or(|session| session.claimed.is_empty()));
             // All of them wait for answers: one more is allowed.
             let Some(oldest) = oldest else { break };
-            ended.extend(self.remove(oldest));
+            ended.extend(self.lapse(oldest, asked.now));
         }
         let id = self.next;
         self.next += 1;
@@ -289,13 +312,13 @@ impl<T: Clone> Sessions<T> {
             family,
             conversation,
             named: named.filter(|_| family == id),
-            turns: Vec::new(),
-            issued: Vec::new(),
+            turns: SmallVec::new(),
+            issued: SmallVec::new(),
             known: HashSet::new(),
-            system: asked.marks.system,
-            tools: asked.marks.tools,
+            system: Some(asked.marks.system),
+            tools: Some(asked.marks.tools),
             opening: asked.marks.whole,
-            claimed: Vec::new(),
+            claimed: SmallVec::new(),
             exchanges: 0,
             used: asked.now,
         };
@@ -322,7 +345,6 @@ impl<T: Clone> Sessions<T> {
         let owner = self.key.mark("owner", client.owner.as_bytes());
         let named = client.named.as_ref().map(|name| self.key.mark("name", name.as_bytes()));
         let family = named.and_then(|name| self.index.named(owner, name)).unwrap_or(id);
-        let nothing = self.key.mark("nothing", b"");
         let session = Session {
             owner,
             name,
@@ -331,13 +353,13 @@ impl<T: Clone> Sessions<T> {
             family,
             conversation: client.conversation.as_ref().map(|name| self.key.mark("conversation", name.as_bytes())),
             named: named.filter(|_| family == id),
-            turns: turns.clone(),
+            turns: SmallVec::from_slice(&turns),
             issued: issued.iter().map(|(_, id)| self.key.mark("issued", id.as_bytes())).collect(),
             known: known.into_iter().map(Mark::short).collect(),
-            system: nothing,
-            tools: nothing,
-            opening: nothing,
-            claimed: Vec::new(),
+            system: None,
+            tools: None,
+            opening: self.key.mark("nothing", b""),
+            claimed: SmallVec::new(),
             exchanges,
             used: now,
         };
@@ -377,6 +399,21 @@ impl<T: Clone> Sessions<T> {
             session.used = session.used.max(now);
             self.order.insert((session.used, id));
         }
+    }
+
+    /// Forgets sessions that ended longer ago than the idle time.
+    fn forget_ended(&mut self, now: u64) {
+        if let Some(until) = now.checked_sub(self.limits.idle_ms) {
+            self.ended.forget_until(until);
+        }
+    }
+
+    /// Ends a session without a word of its client, who may go on in it: its last turn is remembered.
+    fn lapse(&mut self, id: u64, now: u64) -> Option<Ended<T>> {
+        if let Some(session) = self.sessions.get(&id) {
+            self.ended.remember(id, session, now, self.limits.sessions);
+        }
+        self.remove(id)
     }
 
     fn remove(&mut self, id: u64) -> Option<Ended<T>> {

@@ -2,8 +2,8 @@
 
 use crate::{
     AnsweringModel, Attributes, Digest, EpisodeId, EpisodeOrigin, ExpectedVerdict, Failure, IgnoredRequest,
-    LlmIdentity, Message, RewardRecord, RunId, Sampling, Simulated, StateId, Task, TokenLogprob, TokenRecord, ToolSpec,
-    Usage,
+    LlmIdentity, Message, OtherAnswer, RewardRecord, RunId, Sampling, Simulated, StateId, Task, TokenLogprob,
+    TokenRecord, ToolSpec, Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -132,6 +132,9 @@ pub struct Turn {
     /// Parts of the request that the endpoint ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredRequest>,
+    /// Further answers to the same request, which went nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherAnswer>,
     /// Fuel used by the environment's step; unknown after a cancelled call.
     pub fuel: Option<u64>,
     /// Rolling digest of the environment's host calls up to the end of this turn.

@@ -59,6 +59,8 @@ pub enum Withheld {
     Repetition,
     /// It is beside a conversation, as a request for a title: not the agent's work.
     SideTurn,
+    /// A part of an answer is missing, because it was a secret: what is left is not what the model said.
+    Redacted,
 }
 
 /// Origin of a live episode.

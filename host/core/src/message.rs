@@ -167,7 +167,7 @@ impl Message {
     }
 }
 
-/// Token usage of model calls.
+/// What model calls used: tokens, and money where it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of prompts.
@@ -176,6 +176,13 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Prompt tokens that were served from a cache.
     pub cached_tokens: u64,
+    /// Their price in millionths of a dollar, if the operator of a gateway named prices; else 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_micros: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// Bytes of text per token, in an estimate. English text has about four; other text has fewer, and is estimated too low.
@@ -198,5 +205,6 @@ impl std::ops::AddAssign for Usage {
         self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
         self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
         self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cost_micros = self.cost_micros.saturating_add(other.cost_micros);
     }
 }

@@ -269,7 +269,9 @@ impl EpisodeRecorder {
         if calls != results {
             return Err(RecorderError::Results { calls, results });
         }
-        let said = observed.tool_results.iter().chain(&observed.observation).chain([&answered.response.message]);
+        let ModelResponse { message, others, .. } = &answered.response;
+        let others = others.iter().map(|other| &other.message);
+        let said = observed.tool_results.iter().chain(&observed.observation).chain([message]).chain(others);
         let bytes = self.bytes.saturating_add(size(said, &observed.signals, &observed.artefacts));
         if bytes > self.limit {
             return Err(RecorderError::TooLong { limit: self.limit });
@@ -307,6 +309,7 @@ impl EpisodeRecorder {
             answered_by: response.answered_by,
             logprobs: response.logprobs,
             ignored: response.ignored,
+            others: response.others,
             fuel,
             host_calls,
             extra: Vec::new(),

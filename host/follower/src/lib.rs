@@ -93,7 +93,7 @@ impl Llm for Follower {
                 (message, "tool_calls")
             }
         };
-        let usage = Usage { prompt_tokens: read, completion_tokens: words(&message.plain_text()), cached_tokens: 0 };
+        let usage = Usage { prompt_tokens: read, completion_tokens: words(&message.plain_text()), ..Usage::default() };
         let ignored = IgnoredRequest::without_sampling(request);
         Ok(ModelResponse { ignored, ..ModelResponse::new(message, usage, finish) })
     }

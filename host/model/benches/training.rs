@@ -92,8 +92,15 @@ fn grpo(rounds: usize) {
                     for turn in 0..6 {
                         let seed = round << 32 | u64::from(game) << 8 | turn;
                         let sampling = Sampling::default();
-                        let request =
-                            Request { prompt: tokens.clone(), sampling, seed, choice: 0, max_tokens: 3, end: vec![] };
+                        let request = Request {
+                            prompt: tokens.clone(),
+                            sampling,
+                            seed,
+                            choice: 0,
+                            max_tokens: 3,
+                            alternatives: 0,
+                            end: vec![],
+                        };
                         let answer = engine.ask(request).await.unwrap();
                         tokens.extend(answer.tokens.iter().map(|drawn| drawn.token));
                         tokens.extend([2, 3]);

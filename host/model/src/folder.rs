@@ -3,7 +3,7 @@
 //! `generation_config.json`.
 
 use crate::device::ComputeDevice;
-use crate::generate::Sampling;
+use crate::generate::{NewTokens, Sampling};
 use crate::tiny::OWN_TEMPLATES;
 use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
@@ -258,7 +258,7 @@ impl ModelFolder {
         texts.probe()?;
         let model = ComputeDevice::processor().model(Arc::new(self.config.clone()), &self.weights)?;
         let mut memory = model.memory();
-        let logits = model.forward(vec![(&mut memory, &[0])])?;
+        let logits = model.forward(vec![NewTokens { memory: &mut memory, tokens: &[0], every: false }])?;
         if !logits.iter().flatten().all(|logit| logit.is_finite()) {
             return Err(LocalModelError::Logits);
         }

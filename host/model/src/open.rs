@@ -30,7 +30,21 @@ impl ModelFolder {
     /// # Errors
     /// Its tokenizer or template cannot be used, or the device does not accept it.
     pub fn open(&self, name: &str, device: &ComputeDevice) -> Result<Arc<LocalModel>, LocalModelError> {
-        Ok(Arc::new(LocalModel::new(self.chat_format(name)?, Arc::new(self.engine(device)?))))
+        self.open_version(0, name, device)
+    }
+
+    /// The same, with the number that its answers give as the version of the weights.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::open`].
+    pub fn open_version(
+        &self,
+        number: u64,
+        name: &str,
+        device: &ComputeDevice,
+    ) -> Result<Arc<LocalModel>, LocalModelError> {
+        let chat_format = self.chat_format(name)?;
+        Ok(Arc::new(LocalModel::new(chat_format, Arc::new(self.engine_version(number, device)?))))
     }
 
     /// The chat format.
@@ -59,8 +73,12 @@ impl ModelFolder {
     /// # Errors
     /// The thread could not be started, or the device does not accept the weights.
     pub fn engine(&self, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
+        self.engine_version(0, device)
+    }
+
+    fn engine_version(&self, number: u64, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
         let model = device.model(Arc::new(self.config.clone()), &self.weights)?;
-        Engine::new(Version { number: 0, digest: digest(&self.weights), model })
+        Engine::new(Version { number, digest: digest(&self.weights), model })
     }
 
     /// The same, with the layer that trains the weights: either all of them (an adapter in the folder is merged first),

@@ -104,6 +104,10 @@ impl LocalModel {
         Self { chat_format, engine, memory: Mutex::default() }
     }
 
+    pub(crate) fn chat_format(&self) -> &ChatFormat {
+        &self.chat_format
+    }
+
     /// The generation engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
@@ -164,6 +168,7 @@ impl LocalModel {
             seed: request.seed.unwrap_or(0),
             choice: prompt.tokens.len() as u64,
             max_tokens: request.max_tokens.max(1) as usize,
+            alternatives: 0,
             end: self.chat_format.end.clone(),
         };
         let mut stop = StopTexts::new(self.chat_format.tokenizer.clone(), &request.stop, self.chat_format.end.clone());
@@ -196,6 +201,7 @@ impl LocalModel {
             completion_tokens: ids.len() as u64,
             // Not the engine's cache hits: equal runs have equal records.
             cached_tokens: prompt.shared as u64,
+            ..Usage::default()
         };
         let logprobs = match request.logprobs {
             Some(_) => self.logprobs(&tokens, shown.len())?,

@@ -29,6 +29,8 @@ pub struct EndpointConfig {
     pub key: Option<Secret>,
     /// Whether there is a key that this address may not have. An endpoint that wants a key is then refused with that reason.
     pub key_held_back: bool,
+    /// Whether the provider's public API may be configured without a key, because others bring theirs.
+    pub without_key: bool,
     /// Timeout for a whole answer. For a stream, the longest silence: until the head of the response, and between two
     /// chunks. A stream as a whole may take 30 times as long.
     pub timeout: Duration,
@@ -49,6 +51,7 @@ impl EndpointConfig {
             base_url: base_url.into(),
             key: None,
             key_held_back: false,
+            without_key: false,
             // A long answer of a slow local model takes minutes.
             timeout: Duration::from_secs(120),
             retries: 4,
@@ -116,7 +119,7 @@ impl Endpoint {
     pub fn new(config: EndpointConfig) -> Result<Self, ProviderError> {
         let dialect = config.dialect;
         let (url, host) = dialect.target(&config.base_url, config.key.is_some())?;
-        if config.key.is_none() && dialect.is_home(&url) {
+        if config.key.is_none() && !config.without_key && dialect.is_home(&url) {
             return Err(ProviderError::NoKey { host, variable: dialect.key_variable() });
         }
         let headers = dialect.headers(config.key.as_ref())?;
@@ -243,7 +246,7 @@ impl Endpoint {
                 "{said}; check the model name `{}` and that the address ends in its version, as in /v1",
                 self.config.model
             ))),
-            status if status.is_redirection() => Attempt::Final(ModelError::Refused(format!(
+            status if status.is_redirection() => Attempt::Final(ModelError::InvalidResponse(format!(
                 "{said}; the address redirects elsewhere, which is not followed: name the final address"
             ))),
             _ => Attempt::Final(ModelError::Refused(said)),

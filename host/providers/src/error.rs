@@ -22,6 +22,14 @@ pub enum ProviderError {
     /// The key contains characters that are invalid in a header.
     #[error("the key has characters that cannot be sent; it should be one line of plain ASCII")]
     KeyCharacters,
+    /// The address of a trace collector is invalid.
+    #[error("`{0}` is no address of a trace collector: {1}")]
+    CollectorAddress(String, String),
+    /// The headers for a trace collector are invalid. They may contain a key, and are not quoted.
+    #[error(
+        "the headers of the trace collector cannot be read: write NAME=VALUE,NAME=VALUE, with values in percent encoding"
+    )]
+    CollectorHeaders,
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),
@@ -56,6 +64,8 @@ impl ProviderError {
             Self::KeyInTheClear(..) => "key-in-the-clear",
             Self::KeyFile(..) => "key-file",
             Self::KeyCharacters => "key-characters",
+            Self::CollectorAddress(..) => "trace-collector",
+            Self::CollectorHeaders => "trace-headers",
             Self::Client(_) => "http-client",
             Self::Script(..) => "script-unreadable",
             Self::ScriptLine(..) => "script-line",
@@ -76,7 +86,7 @@ impl ProviderError {
             | Self::ScriptTooLong(..)
             | Self::EmptyScript(_) => vec![Hint::ChangeThis],
             // The file itself has to change.
-            Self::ScriptLine(..) | Self::Client(_) => Vec::new(),
+            Self::ScriptLine(..) | Self::Client(_) | Self::CollectorAddress(..) | Self::CollectorHeaders => Vec::new(),
         }
     }
 }

@@ -10,18 +10,25 @@
 mod dialect;
 mod endpoint;
 mod error;
+mod gateway_client;
 mod guarded;
+mod health;
 mod key_file;
 mod metered;
+mod otlp;
 mod passing;
+mod pinned;
 mod scripted;
 mod upstream;
 
 pub use dialect::Dialect;
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
+pub use gateway_client::{GatewayClient, GatewayStream};
 pub use guarded::Guarded;
+pub use health::is_ready;
 pub use key_file::key_from_file;
 pub use metered::{Account, Budget, Ledger, Metered, Prices, Spending};
+pub use otlp::TraceCollector;
 pub use scripted::Scripted;
 pub use upstream::{Upstream, UpstreamAnswer, UpstreamConfig, UpstreamError};

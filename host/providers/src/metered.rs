@@ -51,6 +51,15 @@ impl Spending {
 }
 
 impl Prices {
+    /// The cost of tokens in millionths of the currency, rounded up: a whole number, so that sums are exact.
+    pub fn micros(self, usage: Usage) -> u64 {
+        // Millionths for a million tokens are whole for every price that providers name.
+        let price = |per_million: f64| (per_million * 1e6).round() as u128;
+        let sum = u128::from(usage.prompt_tokens) * price(self.input)
+            + u128::from(usage.completion_tokens) * price(self.output);
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
     /// The cost of tokens.
     fn of(self, usage: Usage) -> f64 {
         (usage.prompt_tokens as f64 * self.input + usage.completion_tokens as f64 * self.output) / 1e6
@@ -243,5 +252,23 @@ impl DeltaSink for Counting<'_, '_> {
             ModelDelta::Logprobs(_) => {}
         }
         self.sink.delta(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_counted_in_whole_millionths_rounded_up() {
+        let check = |input: f64, output: f64, tokens: (u64, u64), expect: u64| {
+            let usage = Usage { prompt_tokens: tokens.0, completion_tokens: tokens.1, ..Usage::default() };
+            assert_eq!(Prices { input, output }.micros(usage), expect, "{input} {output} {tokens:?}");
+        };
+        check(3.0, 15.0, (10, 2), 60);
+        check(0.1, 0.4, (1, 0), 1);
+        check(0.1, 0.4, (10, 0), 1);
+        check(0.1, 0.4, (11, 0), 2);
+        check(0.0, 0.0, (u64::MAX, u64::MAX), 0);
     }
 }

@@ -33,6 +33,32 @@ pub enum UpstreamError {
         /// Why.
         why: String,
     },
+    /// The connection ended in the middle of an answer.
+    #[error("{host} broke the connection off: {why}")]
+    BrokeOff {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// It refuses.
+    #[error("{host} refuses the request, status {status}: {why}")]
+    Refused {
+        /// The host.
+        host: String,
+        /// The HTTP status.
+        status: u16,
+        /// The beginning of its answer.
+        why: String,
+    },
+    /// Its answer is longer than what is read.
+    #[error("{host} answers with more than {bytes} bytes")]
+    TooLong {
+        /// The host.
+        host: String,
+        /// The limit.
+        bytes: usize,
+    },
     /// It was silent for too long.
     #[error("{host} was silent for {seconds} s")]
     Silent {
@@ -60,6 +86,7 @@ pub enum UpstreamError {
 pub struct Upstream {
     config: UpstreamConfig,
     base: Url,
+    /// The host, with its port unless it is the usual one: several endpoints of one machine differ by it.
     host: String,
     client: reqwest::Client,
 }
@@ -130,6 +157,7 @@ impl Upstream {
     pub fn new(config: UpstreamConfig) -> Result<Self, ProviderError> {
         let dialect = config.dialect;
         let (url, host) = dialect.target(&config.base_url, config.key.is_some())?;
+        let host = url.port().map_or(host.clone(), |port| format!("{host}:{port}"));
         // Fails if an earlier client installed it, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder();
@@ -240,15 +268,23 @@ impl Upstream {
     }
 }
 
-fn unreachable_because(host: &str, error: &reqwest::Error, known: &KnownSecrets) -> UpstreamError {
-    // The innermost reason is the useful one: "connection refused".
+pub(crate) fn unreachable_because(host: &str, error: &reqwest::Error, known: &KnownSecrets) -> UpstreamError {
+    UpstreamError::Unreachable { host: host.to_owned(), why: why(error, known) }
+}
+
+pub(crate) fn broke_off(host: &str, error: &reqwest::Error, known: &KnownSecrets) -> UpstreamError {
+    UpstreamError::BrokeOff { host: host.to_owned(), why: why(error, known) }
+}
+
+/// The innermost reason, which is the useful one: "connection refused". Without keys.
+fn why(error: &reqwest::Error, known: &KnownSecrets) -> String {
     let mut why = error.to_string();
     let mut inner: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(error) = inner {
         why = error.to_string();
         inner = error.source();
     }
-    UpstreamError::Unreachable { host: host.to_owned(), why: known.secrets().scrub(&why).into_owned() }
+    known.secrets().scrub(&why).into_owned()
 }
 
 impl UpstreamAnswer {
@@ -265,7 +301,7 @@ impl UpstreamAnswer {
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         match tokio::time::timeout(self.silence, self.response.chunk()).await {
             Err(_) => Err(UpstreamError::Silent { host: self.host.clone(), seconds: self.silence.as_secs() }),
-            Ok(Err(error)) => Err(unreachable_because(&self.host, &error, &KnownSecrets::default())),
+            Ok(Err(error)) => Err(broke_off(&self.host, &error, &KnownSecrets::default())),
             Ok(Ok(chunk)) => Ok(chunk),
         }
     }

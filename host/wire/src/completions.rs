@@ -1,4 +1,17 @@
-//! The older shape of OpenAI's dialect for plain text: `POST /completions`. It is only forwarded, so it is only read.
+//! The older shape of OpenAI's dialect for plain text: `POST /completions`. Endpoints get it as it came, so it is read for the record alone.
+//! A model that works on tokens answers it, and requests of token ids beside it: `text_request` and `answer`.
+
+mod answer;
+mod generate;
+mod text_request;
+mod token_fields;
+
+pub use answer::{TextChoice, TokenIds, body, end, error_event, event, version_pairs};
+pub use generate::Generated;
+pub use text_request::{
+    DetokenizeRequest, GenerateRequest, MOST_ANSWERS, MOST_LOGPROBS, MOST_N, MOST_PROMPT_TOKENS, Prompt, TextRequest,
+    TokenizeRequest,
+};
 
 use crate::openai::DIALECT;
 use crate::server::{ClientRequest, Fields};
@@ -125,7 +138,7 @@ impl StreamReader {
             let now = Usage {
                 prompt_tokens: count("prompt_tokens"),
                 completion_tokens: count("completion_tokens"),
-                cached_tokens: 0,
+                ..Usage::default()
             };
             deltas.extend(usage_delta(&mut self.usage, now));
         }

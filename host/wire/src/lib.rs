@@ -12,6 +12,7 @@
 
 pub mod anthropic;
 pub mod completions;
+pub mod context;
 mod kept;
 pub mod openai;
 pub mod responses;

@@ -43,10 +43,16 @@ pub enum ErrorKind {
     Unauthenticated,
     /// The key does not permit the request.
     Forbidden,
-    /// There is no such model or address.
+    /// There is no such model.
+    UnknownModel,
+    /// There is no such address, response or session.
     NotFound,
+    /// The request contradicts what was recorded before.
+    Conflict,
     /// The request body is too large.
     TooLarge,
+    /// The request is well-formed, and a value in it is impossible.
+    Unprocessable,
     /// Too many concurrent requests.
     TooMany,
     /// The budget is exhausted.
@@ -61,13 +67,16 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::InvalidRequest,
         Self::TooLong,
         Self::Unauthenticated,
         Self::Forbidden,
+        Self::UnknownModel,
         Self::NotFound,
+        Self::Conflict,
         Self::TooLarge,
+        Self::Unprocessable,
         Self::TooMany,
         Self::Budget,
         Self::Internal,
@@ -94,8 +103,10 @@ impl ErrorKind {
             Self::InvalidRequest | Self::TooLong => 400,
             Self::Unauthenticated => 401,
             Self::Forbidden => 403,
-            Self::NotFound => 404,
+            Self::UnknownModel | Self::NotFound => 404,
+            Self::Conflict => 409,
             Self::TooLarge => 413,
+            Self::Unprocessable => 422,
             Self::TooMany | Self::Budget => 429,
             Self::Internal => 500,
             Self::BadUpstream => 502,
@@ -206,7 +217,12 @@ impl Fields {
         number.map(Some).ok_or_else(problem)
     }
 
-    /// All fields that were not taken.
+    /// All fields that were not taken yet.
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// The same, by value.
     pub(crate) fn rest(self) -> Map<String, Value> {
         self.fields
     }

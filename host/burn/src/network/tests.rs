@@ -103,6 +103,7 @@ fn request(seed: u64) -> Request {
         seed,
         choice: 0,
         max_tokens: 24,
+        alternatives: 0,
         end: vec![60],
     }
 }

@@ -117,23 +117,30 @@ impl<T: Clone> Sessions<T> {
         let answer = last_answer(&asked.marks)?;
         let places = self.index.rolling(owner, answer.rolling);
         // Of equal histories, the ids of calls tell which one it is.
-        let issued = asked.issued.first().map(|id| self.index.issued(owner, self.key.mark("issued", id.as_bytes())));
-        let narrowed: Vec<TurnPlace> = match issued {
+        let id = asked.issued.first().map(|id| self.key.mark("issued", id.as_bytes()));
+        let narrowed: Vec<TurnPlace> = match id.map(|id| self.index.issued(owner, id)) {
             Some(issued) => places.iter().filter(|place| issued.contains(place)).copied().collect(),
             None => Vec::new(),
         };
         let found = match narrowed.is_empty() {
             true => self.choose(places, asked, scope),
             false => self.choose(&narrowed, asked, scope),
+        }?;
+        let session = found.at.and_then(|(session, _)| self.sessions.get(&session));
+        let ended = match session.filter(|_| found.relation == Relation::Continues) {
+            Some(session) => self.ended.with_history(answer.rolling, session, id.filter(|_| !narrowed.is_empty())),
+            None => 0,
         };
-        found.map(|found| Found { evidence: Evidence::History, ..found })
+        Some(Found { evidence: Evidence::History, candidates: found.candidates + ended, ..found })
     }
 
     /// Ids of calls, if only one session issued them. Servers that count from 0 issue the same ids in all.
     fn by_issued(&self, owner: Mark, asked: &Asked, scope: Scope) -> Option<Found> {
-        let places = self.index.issued(owner, self.key.mark("issued", asked.issued.first()?.as_bytes()));
+        let id = self.key.mark("issued", asked.issued.first()?.as_bytes());
+        let places = self.index.issued(owner, id);
         let found = self.choose(places, asked, scope)?;
-        (found.candidates == 1 && sessions_in(places) == 1).then_some(Found { evidence: Evidence::IssuedId, ..found })
+        let is_unique = sessions_in(places) + self.ended.with_issued(owner, id) == 1;
+        (found.candidates == 1 && is_unique).then_some(Found { evidence: Evidence::IssuedId, ..found })
     }
 
     /// The last answers alone: the beginning was cut, or rewritten.
@@ -146,13 +153,15 @@ impl<T: Clone> Sessions<T> {
         };
         let places = self.index.own(owner, last.own);
         let mut fitting: Vec<TurnPlace> = places.iter().filter(|place| follows(place)).copied().collect();
-        if fitting.is_empty() && last.bytes >= TELLING_BYTES {
+        let tells = fitting.is_empty() && last.bytes >= TELLING_BYTES;
+        if tells {
             fitting = places.to_vec();
         }
         fitting.retain(|(id, _)| self.is_in(*id, scope));
         // In one session the latest of equal answers is meant.
         let found = self.choose(fitting.get(fitting.len().saturating_sub(1)..)?, asked, scope)?;
-        let candidates = sessions_in(&fitting);
+        let ended = self.ended.with_answers(owner, last.own, before.map(|before| before.own), tells);
+        let candidates = sessions_in(&fitting) + ended;
         if candidates > 1 {
             // Two different conversations fit: it belongs to neither for certain.
             return Some(Found { relation: Relation::Opens, evidence: Evidence::Answers, candidates, ..found });
@@ -197,8 +206,8 @@ impl<T: Clone> Sessions<T> {
         };
         let waiting: Vec<TurnPlace> = in_scope.iter().filter(|place| waits(place)).copied().collect();
         // Of equal histories, those with the same instructions and tools are meant. Both may change within a conversation.
-        let waiting = self.narrowed(waiting, |session| session.system == asked.marks.system);
-        let waiting = self.narrowed(waiting, |session| session.tools == asked.marks.tools);
+        let waiting = self.narrowed(waiting, |session| session.system == Some(asked.marks.system));
+        let waiting = self.narrowed(waiting, |session| session.tools == Some(asked.marks.tools));
         let found = |(id, turn): TurnPlace, relation, candidates| Found {
             at: Some((id, turn + 1)),
             relation,
@@ -234,6 +243,9 @@ fn sessions_in(places: &[TurnPlace]) -> u32 {
 fn is_beside<T>(main: &Session<T>, asked: &Asked) -> bool {
     match asked.side {
         Some(side) => side,
-        None => main.exchanges > 0 && main.system != asked.marks.system && main.tools != asked.marks.tools,
+        None => {
+            let differs = |known: Option<Mark>, asked| known.is_some_and(|known| known != asked);
+            main.exchanges > 0 && differs(main.system, asked.marks.system) && differs(main.tools, asked.marks.tools)
+        }
     }
 }

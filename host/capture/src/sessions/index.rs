@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::marks::Mark;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Most sessions and turns under one mark. Thousands of conversations may be equal; which of the newest is continued does not matter.
@@ -10,7 +11,8 @@ const PER_MARK: usize = 64;
 /// A turn of a session: the session, and the turn's index.
 pub(super) type TurnPlace = (u64, usize);
 
-type Under<T> = HashMap<(Mark, Mark), Vec<T>>;
+/// Nearly always there is one, which needs no memory of its own.
+type Under<T> = HashMap<(Mark, Mark), SmallVec<[T; 1]>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -43,7 +45,7 @@ fn remove<T>(under: &mut Under<T>, key: (Mark, Mark), is_gone: impl Fn(&T) -> bo
 }
 
 fn all<T>(under: &Under<T>, key: (Mark, Mark)) -> &[T] {
-    under.get(&key).map_or(&[], Vec::as_slice)
+    under.get(&key).map_or(&[], SmallVec::as_slice)
 }
 
 impl Index {

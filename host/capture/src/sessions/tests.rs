@@ -71,6 +71,7 @@ impl Gateway {
                 owner: with.owner.to_owned(),
                 named: with.named.map(str::to_owned),
                 conversation: with.conversation.map(str::to_owned),
+                group: None,
             },
             previous: with.previous.map(str::to_owned),
             issued: issued.collect(),
@@ -341,6 +342,75 @@ fn nothing_is_left_of_sessions_that_ended() {
     assert_eq!(gateway.ask(&history, &PLAIN, &assistant("a")).relation, Opens);
 }
 
+/// Two conversations with equal last answers, of which the first has ended: by idle time, or by a word of its client.
+fn one_of_two_ended(first: &[Message], answers: [&Message; 2], by_client: bool) -> Gateway {
+    let mut gateway = Gateway::new();
+    gateway.ask(first, &named("n"), answers[0]);
+    let idle = SessionsLimits::default().idle_ms;
+    gateway.now += idle / 2;
+    gateway.ask(&[user("two")], &PLAIN, answers[1]);
+    match by_client {
+        true => assert_eq!(gateway.sessions.end("", "n").len(), 1),
+        false => {
+            gateway.now += idle / 2 + 1;
+            assert_eq!(gateway.sessions.expire(gateway.now).len(), 1);
+        }
+    }
+    gateway
+}
+
+#[test]
+fn a_conversation_that_may_continue_one_that_ended_lately_is_marked() {
+    let answer = assistant("an answer that two agents were given, long enough to tell a conversation");
+    let cut = [user("(cut)"), answer.clone(), user("more")];
+    let check = |by_client: bool, later: u64, expect: ((u32, u32, Relation), u32)| {
+        let mut gateway = one_of_two_ended(&[user("one")], [&answer, &answer], by_client);
+        gateway.now += later;
+        let placed = gateway.ask(&cut, &PLAIN, &assistant("ok"));
+        assert_eq!((at(&placed), placed.candidates), expect);
+    };
+    check(false, 0, ((3, 0, Opens), 2));
+    // Its client ended it, so it does not go on.
+    check(true, 0, ((2, 1, Continues), 1));
+    let whole = [user("two"), answer.clone(), user("more")];
+    let ask = |gateway: &mut Gateway| gateway.ask(&whole, &PLAIN, &assistant("ok"));
+    let placed = ask(&mut one_of_two_ended(&[user("two")], [&answer, &answer], false));
+    assert_eq!((at(&placed), placed.candidates), ((2, 1, Continues), 2), "equal histories");
+    let placed = ask(&mut one_of_two_ended(&[user("one")], [&answer, &answer], false));
+    assert_eq!((at(&placed), placed.candidates), ((2, 1, Continues), 1), "its history is another one");
+}
+
+#[test]
+fn an_id_that_a_session_issued_that_ended_lately_is_no_evidence() {
+    let asked = [user("other"), calls(&["call-0"]), result("call-0", "ok")];
+    let ask = |gateway: &mut Gateway| {
+        let placed = gateway.ask(&asked, &PLAIN, &assistant("done"));
+        (at(&placed), placed.evidence)
+    };
+    let same = calls(&["call-0"]);
+    let mut gateway = one_of_two_ended(&[user("one")], [&same, &same], false);
+    assert_eq!(ask(&mut gateway), ((3, 0, Opens), Evidence::Nothing));
+    let mut gateway = one_of_two_ended(&[user("one")], [&calls(&["call-7"]), &same], false);
+    assert_eq!(ask(&mut gateway), ((2, 1, Continues), Evidence::IssuedId));
+}
+
+#[test]
+fn sessions_that_ended_are_remembered_for_the_idle_time() {
+    let answer = assistant("an answer that two agents were given, long enough to tell a conversation");
+    let mut gateway = one_of_two_ended(&[user("one")], [&answer, &answer], false);
+    assert!(!gateway.sessions.ended.is_empty());
+    gateway.now += SessionsLimits::default().idle_ms;
+    gateway.sessions.expire(gateway.now);
+    gateway.now += SessionsLimits::default().idle_ms;
+    gateway.sessions.expire(gateway.now);
+    assert!(gateway.sessions.ended.is_empty() && gateway.sessions.is_empty());
+    let mut full = Gateway::with(SessionsLimits { sessions: 2, ..SessionsLimits::default() });
+    (0..10).for_each(|number| drop(full.ask(&[user(&format!("q{number}"))], &PLAIN, &answer)));
+    assert_eq!(full.sessions.len(), 2);
+    let placed = full.ask(&[user("(cut)"), answer, user("more")], &PLAIN, &assistant("ok"));
+    assert_eq!(placed.candidates, 4, "two are open, and two that ended are remembered");
+}
+
 #[test]
 fn a_session_with_too_many_turns_goes_on_in_another_one() {
     let mut gateway = Gateway::with(SessionsLimits { turns: 2, ..SessionsLimits::default() });
@@ -354,17 +424,48 @@ fn a_session_with_too_many_turns_goes_on_in_another_one() {
     assert_eq!(places, [(1, 0, Opens), (1, 1, Continues), (2, 0, Branches), (2, 1, Continues), (3, 0, Branches)]);
 }
 
-#[test]
-fn restored_sessions_continue() {
+/// A gateway that was started again after three turns of the session `n`, and the history that follows them.
+fn started_again() -> (Gateway, Vec<Message>) {
     let mut before = Gateway::new();
     let history = three(&mut before, &named("n"));
-    let turns: Vec<TurnMarks> = before.sessions.sessions[&1].turns.clone();
+    let turns: Vec<TurnMarks> = before.sessions.sessions[&1].turns.to_vec();
     let mut after = Gateway::new();
     let known = Marks::of(&after.key, &history, &[]).messages;
-    let client = ClientSession { owner: String::new(), named: Some("n".into()), conversation: None };
+    let client = ClientSession { owner: String::new(), named: Some("n".into()), conversation: None, group: None };
     let restored = Restored { client, label: 7, name: Some("n".into()), exchanges: 3, turns, issued: vec![], known };
     after.sessions.restore(restored, 0);
+    (after, history)
+}
+
+#[test]
+fn restored_sessions_continue() {
+    let (mut after, history) = started_again();
     let placed = after.ask(&history, &PLAIN, &assistant("a4"));
     assert_eq!((at(&placed), placed.position, placed.evidence), ((7, 3, Continues), 3, Evidence::History));
     assert_eq!(after.ask(&[user("x")], &named("n"), &assistant("a5")).label, 7);
+}
+
+#[test]
+fn a_restored_session_that_is_named_goes_on_with_another_history() {
+    let (mut after, _) = started_again();
+    let placed = after.ask(&[user("(a summary)"), user("x")], &named("n"), &assistant("a4"));
+    assert_eq!((at(&placed), placed.position), ((7, 3, Continues), 3));
+}
+
+#[test]
+fn a_session_that_ended_with_other_tools_is_not_meant() {
+    let answer = assistant("an answer that two agents were given, long enough to tell a conversation");
+    let idle = SessionsLimits::default().idle_ms;
+    let check = |tools: &[&'static str], expect: u32| {
+        let mut gateway = Gateway::new();
+        gateway.ask(&[user("two")], &With { tools: tools.to_vec(), ..named("n") }, &answer);
+        gateway.now += idle / 2;
+        gateway.ask(&[user("two")], &PLAIN, &answer);
+        gateway.now += idle / 2 + 1;
+        assert_eq!(gateway.sessions.expire(gateway.now).len(), 1);
+        let placed = gateway.ask(&[user("two"), answer.clone(), user("more")], &PLAIN, &assistant("ok"));
+        assert_eq!((at(&placed), placed.candidates), ((2, 1, Continues), expect), "{tools:?}");
+    };
+    check(&[], 2);
+    check(&["search"], 1);
 }

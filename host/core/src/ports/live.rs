@@ -1,5 +1,6 @@
 //! The ports for live traffic: exchanges of agents are recorded one by one, and become an episode when their session ends.
 
+use super::Pooled;
 use crate::{EpisodeId, LiveSession, RunId, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
@@ -57,6 +58,8 @@ pub struct ExchangeRow {
     pub outcome: ExchangeOutcome,
     /// The exchange as JSON text. A store does not interpret it.
     pub document: String,
+    /// Where it belongs in the data pool, if it belongs there.
+    pub pooled: Option<Pooled>,
 }
 
 /// A place in the files from which exchanges are taken over: everything before it is stored.

@@ -10,12 +10,14 @@ mod live;
 mod llm;
 mod model_request;
 mod model_response;
+mod pool;
 mod reading;
 mod reflector;
 mod retention;
 mod reward;
 mod runs;
 mod store_error;
+mod token_model;
 
 pub use clock::Clock;
 pub use environment::{
@@ -33,7 +35,12 @@ pub use live::{
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{
-    AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, TokenLogprob, ignored_by,
+    AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, OtherAnswer, TokenLogprob, ignored_by,
+};
+pub use pool::{
+    BatchChange, BatchRow, BatchState, Channel, ChannelCounts, Curation, FetchRequest, NewStep, NewSteps,
+    NewTrajectory, Picked, PickedGroup, PoolChange, PoolOutcome, PoolReader, PoolRefusal, PoolStore, Pooled, StepRow,
+    TRAJECTORY_STEPS, TrajectoryFilter, TrajectoryRow, TrajectoryState,
 };
 pub use reading::{
     DamagedRecord, EpisodeFilter, EpisodeReader, EpisodeRow, FailureFilter, Listed, PlaybookReader, PluginReader,
@@ -44,3 +51,7 @@ pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};
 pub use reward::{Reward, RewardDescription, RewardScope, RewardSource, Scoring};
 pub use runs::{EpisodeTally, LabelChange, PhaseRow, Relabelled, RunFilter, RunLabelStore, RunReader};
 pub use store_error::StoreError;
+pub use token_model::{
+    AlternativeToken, MOST_ALTERNATIVES, ScoredToken, ScoredTokens, TokenAnswer, TokenDelta, TokenFinish, TokenModel,
+    TokenRequest, TokenSampling, TokenSink, TokenVersion,
+};

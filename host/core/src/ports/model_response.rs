@@ -69,6 +69,18 @@ impl IgnoredRequest {
     }
 }
 
+/// A further answer to a request that wanted several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OtherAnswer {
+    /// The assistant's message.
+    pub message: Message,
+    /// Finish reason.
+    pub finish: String,
+    /// Log-probs of the text's tokens, if requested and provided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<TokenLogprob>,
+}
+
 /// A model's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelResponse {
@@ -90,6 +102,9 @@ pub struct ModelResponse {
     /// Parts of the request that the endpoint ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredRequest>,
+    /// Further answers, if several were requested; the usage is that of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherAnswer>,
 }
 
 impl ModelResponse {
@@ -103,13 +118,14 @@ impl ModelResponse {
             answered_by: None,
             logprobs: Vec::new(),
             ignored: Vec::new(),
+            others: Vec::new(),
         }
     }
 
     /// Estimates the usage that the endpoint did not report, so that it is charged: `read` are the bytes of the request. Says
     /// whether anything was estimated.
     pub fn estimate_usage(&mut self, read: usize) -> bool {
-        let written = self.message.len();
+        let written = self.message.len() + self.others.iter().map(|other| other.message.len()).sum::<usize>();
         let is_missing = [self.usage.prompt_tokens == 0, self.usage.completion_tokens == 0 && written > 0];
         if is_missing[0] {
             self.usage.prompt_tokens = estimated_tokens(read);

@@ -1,8 +1,8 @@
 //! Ports for reading stored runs, episodes, playbooks and plugins.
 
 use crate::{
-    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, LiveReader, PlaybookLedger, PlaybookVersion, RunId,
-    RunKind, RunReader, SpecDocument, StoreError, Usage,
+    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, LiveReader, PlaybookLedger, PlaybookVersion, PoolReader,
+    RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ pub struct EpisodeFilter {
     pub task: Option<String>,
     /// Only episodes that wait for a verdict at this time (milliseconds since 1970).
     pub pending_at: Option<u64>,
+    /// Whether the episodes of a live run come newest first. Otherwise they are in the order of the run, as others always are.
+    pub is_live_newest_first: bool,
     /// Most results, newest run first; `None`: all.
     pub limit: Option<u64>,
 }
@@ -186,6 +188,8 @@ pub trait EpisodeReader {
     fn episodes(&self, filter: &EpisodeFilter) -> Result<Vec<EpisodeRow>, StoreError>;
     /// As [`EpisodeReader::episodes`], with the episodes that cannot be read.
     fn list_episodes(&self, filter: &EpisodeFilter) -> Result<Listed<EpisodeRow>, StoreError>;
+    /// The number of episodes that match, those that cannot be read included. The filter's limit does not count.
+    fn count_episodes(&self, filter: &EpisodeFilter) -> Result<u64, StoreError>;
     /// The differences between an episode that was read and the columns that repeat parts of it.
     fn columns_unlike(&self, episode: &Episode) -> Result<Vec<Discrepancy>, StoreError>;
     /// One episode with its verdicts, by id or `RUN/ID`. A bare id refers to the newest run that has it; operations for people refuse an
@@ -219,11 +223,11 @@ pub trait PluginReader {
 
 /// Reads everything. One reader serves one thread at a time.
 pub trait StoreReader:
-    EpisodeReader + RunReader + LiveReader + PlaybookReader + PluginReader + LedgerReader + Send
+    EpisodeReader + RunReader + LiveReader + PoolReader + PlaybookReader + PluginReader + LedgerReader + Send
 {
 }
 
-impl<T: EpisodeReader + RunReader + LiveReader + PlaybookReader + PluginReader + LedgerReader + Send> StoreReader
-    for T
+impl<T: EpisodeReader + RunReader + LiveReader + PoolReader + PlaybookReader + PluginReader + LedgerReader + Send>
+    StoreReader for T
 {
 }

@@ -56,6 +56,8 @@ pub struct Removal {
     pub keep_episodes: BTreeSet<String>,
     /// Whether to remove plugins that no remaining episode or run refers to.
     pub unused_plugins: bool,
+    /// Whether other processes may use the folder: then blobs stay, and the database keeps its free pages for later records.
+    pub records_only: bool,
 }
 
 /// The result of a removal.
@@ -86,7 +88,8 @@ pub trait Retention: Send + Sync {
     /// # Errors
     /// The store cannot be read, or another process writes to it.
     async fn rehearse(&self, removal: Removal) -> Result<Removed, StoreError>;
-    /// Removes records in one transaction, then unreferenced blobs, then returns free pages to the file system.
+    /// Removes records in one transaction, then unreferenced blobs, then returns free pages to the file system. The last two need a
+    /// folder that no other process uses, and are left out with [`Removal::records_only`].
     ///
     /// # Errors
     /// The store cannot be written. Records are either all present or all removed.

@@ -138,7 +138,11 @@ impl StoreError {
             Self::Full { .. } => vec![Hint::MakeRoom, Hint::Resume],
             Self::Damaged { .. } => vec![Hint::command("replay --all", "names every damaged record")],
             Self::BlobMissing { .. } | Self::BlobDamaged { .. } => Vec::new(),
-            Self::Empty { .. } => vec![Hint::command("run", "plays some"), Hint::OtherDataFolder],
+            Self::Empty { .. } => vec![
+                Hint::command("run", "plays some"),
+                Hint::command("serve", "records those of agents"),
+                Hint::OtherDataFolder,
+            ],
             Self::NameTaken { .. } => {
                 vec![Hint::change("name"), Hint::command("runs rename RUN NAME", "gives that run another one")]
             }

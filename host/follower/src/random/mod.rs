@@ -86,7 +86,7 @@ impl Llm for RandomPlayer {
         let usage = Usage {
             prompt_tokens: request.messages.iter().map(|message| crate::words(&message.plain_text())).sum(),
             completion_tokens: crate::words(&message.plain_text()),
-            cached_tokens: 0,
+            ..Usage::default()
         };
         let ignored = IgnoredRequest::without_sampling(request);
         Ok(ModelResponse { ignored, ..ModelResponse::new(message, usage, finish) })

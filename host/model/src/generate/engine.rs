@@ -4,10 +4,11 @@
 //! An answer does not depend on the other requests ([`crate::cpu`]; on a device, except for rounding). All of it is
 //! computed with the weights that were current when the request joined. New weights apply to later requests.
 
-use super::model::{Memory, Model};
+use super::model::{Memory, Model, NewTokens};
 use super::prefixes::Prefixes;
 use super::request::{Answer, Finish, Request};
 use super::sampler::{Drawn, Sampler};
+use super::scores::{self, Scored};
 use crate::LocalModelError;
 use clawhost_core::Digest;
 use std::collections::BTreeMap;
@@ -131,7 +132,7 @@ impl Engine {
         if request.prompt.is_empty() {
             return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));
         }
-        if request.prompt.len() >= config.context {
+        if request.prompt.len() + request.max_tokens.min(1) > config.context {
             return Err(LocalModelError::TooLong { tokens: request.prompt.len(), context: config.context });
         }
         if let Some(token) = request.prompt.iter().find(|token| **token as usize >= config.vocabulary) {
@@ -171,6 +172,7 @@ struct Running {
     /// The tokens to compute next: the rest of the prompt, or the last token.
     next: Vec<u32>,
     drawn: Vec<Drawn>,
+    scores: Vec<Scored>,
     reused: usize,
 }
 
@@ -231,7 +233,9 @@ impl Rounds {
     }
 
     fn join(&mut self, version: Arc<Version>, asked: Asked) {
-        let known = self.running.iter().any(|one| one.computes(&version, &asked.request.prompt));
+        // Scores need the logits of every token, which no other request computes.
+        let scores = asked.request.max_tokens == 0;
+        let known = !scores && self.running.iter().any(|one| one.computes(&version, &asked.request.prompt));
         if known || self.running.len() >= self.most_at_once() {
             self.waiting.push(Waiting { version, asked });
             return;
@@ -241,13 +245,30 @@ impl Rounds {
         if Arc::ptr_eq(&version, &self.current.read().unwrap_or_else(PoisonError::into_inner)) {
             self.prefixes.only(weights);
         }
-        let cache = self.prefixes.take(weights, &request.prompt).filter(|cache| version.model.knows(cache));
-        let cache = cache.or_else(|| self.copied(&version, &request.prompt)).unwrap_or_else(|| version.model.memory());
+        let cache = if scores { None } else { self.known_beginning(&version, &request.prompt) };
+        let cache = cache.unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
         let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
-        let (drawn, stopped) = (Vec::new(), false);
-        self.running.push(Running { version, request, watch, stopped, reply, sampler, cache, next, drawn, reused });
+        self.running.push(Running {
+            version,
+            request,
+            watch,
+            stopped: false,
+            reply,
+            sampler,
+            cache,
+            next,
+            drawn: Vec::new(),
+            scores: Vec::new(),
+            reused,
+        });
+    }
+
+    /// A kept cache of the beginning of a prompt, or a copy of the state of an active request.
+    fn known_beginning(&mut self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
+        let kept = self.prefixes.take(version.digest.prefix_u64(), prompt).filter(|cache| version.model.knows(cache));
+        kept.or_else(|| self.copied(version, prompt))
     }
 
     /// A copy of the state of an active request with the same prompt: members of a group share it.
@@ -269,15 +290,31 @@ impl Rounds {
                 versions.push(one.version.clone());
             }
         }
+        // Requests that drew a token, or have scored their prompt.
         let mut drawn: Vec<bool> = vec![false; self.running.len()];
         let mut failed: BTreeMap<usize, LocalModelError> = BTreeMap::new();
         for version in versions {
             let mut work = Vec::new();
             let mut places = Vec::new();
+            let vocabulary = version.model.config().vocabulary;
+            // Shared in the order of arrival: logits of many texts would fill the memory.
+            let mut scored = scores::positions(vocabulary);
             for (place, one) in self.running.iter_mut().enumerate() {
-                if Arc::ptr_eq(&one.version, &version) {
-                    let count = one.next.len().min(PREFILL);
-                    work.push((&mut one.cache, one.next.get(..count).unwrap_or_default()));
+                if !Arc::ptr_eq(&one.version, &version) {
+                    continue;
+                }
+                let mut count = one.next.len().min(PREFILL);
+                let every = one.request.max_tokens == 0;
+                if every {
+                    count = count.min(version.model.scored_at_once()).min(scored);
+                    scored -= count;
+                }
+                if count > 0 {
+                    work.push(NewTokens {
+                        memory: &mut one.cache,
+                        tokens: one.next.get(..count).unwrap_or_default(),
+                        every,
+                    });
                     places.push((place, count));
                 }
             }
@@ -293,12 +330,19 @@ impl Rounds {
             for ((place, count), logits) in places.into_iter().zip(logits) {
                 let Some(one) = self.running.get_mut(place) else { continue };
                 one.next.drain(..count);
+                let is_last = one.next.is_empty();
                 if !logits.iter().all(|logit| logit.is_finite()) {
                     failed.insert(place, LocalModelError::Logits);
                     continue;
                 }
-                if one.next.is_empty() {
-                    let token = one.sampler.draw(&logits);
+                if one.request.max_tokens == 0 {
+                    let from = one.request.prompt.len() - one.next.len() - count + 1;
+                    let tokens = one.request.prompt.get(from..).unwrap_or_default();
+                    one.scores.extend(scores::scores(&logits, vocabulary, tokens, one.request.alternatives));
+                    drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = is_last);
+                } else if is_last {
+                    let mut token = one.sampler.draw(&logits);
+                    token.alternatives = scores::alternatives(&logits, one.request.alternatives);
                     one.next.push(token.token);
                     one.stopped = one.watch.as_mut().is_some_and(|watch| watch(&token).is_break());
                     one.drawn.push(token);
@@ -325,10 +369,14 @@ impl Rounds {
     }
 
     fn answer(&mut self, one: Running, finish: Finish) {
-        let Running { version, reply, cache, drawn, reused, .. } = one;
-        self.prefixes.keep(version.digest.prefix_u64(), cache);
+        let Running { version, request, reply, cache, drawn, scores, reused, .. } = one;
+        // Nothing continues a text that was only scored.
+        if request.max_tokens > 0 {
+            self.prefixes.keep(version.digest.prefix_u64(), cache);
+        }
+        let (version, weights) = (version.number, version.digest);
         // The receiver may be gone.
-        let _ = reply.send(Ok(Answer { tokens: drawn, finish, version: version.number, reused }));
+        let _ = reply.send(Ok(Answer { tokens: drawn, finish, version, weights, scores, reused }));
     }
 }
 
@@ -355,6 +403,9 @@ impl Running {
     }
 
     fn finish(&self) -> Option<Finish> {
+        if self.request.max_tokens == 0 {
+            return Some(Finish::Length);
+        }
         let last = self.drawn.last()?.token;
         if self.stopped || self.request.end.contains(&last) {
             return Some(Finish::Stop);

@@ -5,12 +5,14 @@ mod model;
 mod prefixes;
 mod request;
 mod sampler;
+mod scores;
 mod stop;
 #[cfg(test)]
 mod tests;
 
 pub use engine::{Engine, MOST_AT_ONCE, Version, Watch};
-pub use model::{Memory, Model};
+pub use model::{Memory, Model, NewTokens};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};
+pub use scores::Scored;
 pub use stop::StopTexts;

@@ -15,6 +15,17 @@ pub enum Model {
     Accelerator(Box<dyn AcceleratedModel>),
 }
 
+/// New tokens of one sequence.
+#[derive(Debug)]
+pub struct NewTokens<'a> {
+    /// The cache of the tokens so far.
+    pub memory: &'a mut Memory,
+    /// At least one.
+    pub tokens: &'a [u32],
+    /// Whether logits are needed after every token, and not only after the last one.
+    pub every: bool,
+}
+
 /// The key-value cache of one sequence.
 #[derive(Debug)]
 pub enum Memory {
@@ -44,6 +55,15 @@ impl Model {
         match self {
             Self::Processor(_) => usize::MAX,
             Self::Accelerator(model) => model.most_at_once(),
+        }
+    }
+
+    /// Tokens of a sequence whose logits it can give at once.
+    pub fn scored_at_once(&self) -> usize {
+        match self {
+            Self::Processor(_) => usize::MAX,
+            // It gives the logits after the last token alone.
+            Self::Accelerator(_) => 1,
         }
     }
 
@@ -79,11 +99,12 @@ impl Model {
         }
     }
 
-    /// Computes new tokens of several sequences. Returns the logits after the last token of each.
+    /// Computes new tokens of several sequences. Returns the logits after the last token of each, or after every token; of
+    /// [`Model::scored_at_once`] tokens at most.
     ///
     /// # Errors
     /// The device failed. The caches of these sequences are lost.
-    pub fn forward(&self, work: Vec<(&mut Memory, &[u32])>) -> Result<Vec<Vec<f32>>, LocalModelError> {
+    pub fn forward(&self, work: Vec<NewTokens<'_>>) -> Result<Vec<Vec<f32>>, LocalModelError> {
         let other = || LocalModelError::Device {
             name: "of the model".into(),
             why: "the sequence began on another model".into(),
@@ -91,16 +112,16 @@ impl Model {
         match self {
             Self::Processor(model) => {
                 let mut all = Vec::with_capacity(work.len());
-                for (memory, tokens) in work {
+                for NewTokens { memory, tokens, every } in work {
                     let Memory::Processor(cache) = memory else { return Err(other()) };
-                    all.push(Work::last(cache, tokens));
+                    all.push(Work { every, ..Work::last(cache, tokens) });
                 }
                 model.forward(&mut all);
                 Ok(all.into_iter().map(|one| one.logits).collect())
             }
             Self::Accelerator(model) => {
                 let mut all = Vec::with_capacity(work.len());
-                for (memory, tokens) in work {
+                for NewTokens { memory, tokens, .. } in work {
                     let Memory::Accelerator(held) = memory else { return Err(other()) };
                     all.push((held, tokens));
                 }

@@ -1,6 +1,8 @@
 //! Requests to a local model and its answers, in tokens.
 
 use super::sampler::{Drawn, Sampling};
+use super::scores::Scored;
+use clawhost_core::Digest;
 
 /// A request for one answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,8 +15,10 @@ pub struct Request {
     pub seed: u64,
     /// Distinguishes several answers to one prompt.
     pub choice: u64,
-    /// Largest number of tokens to generate, at least 1.
+    /// Largest number of tokens to generate. 0: none; the tokens of the prompt are scored instead.
     pub max_tokens: usize,
+    /// Number of most likely tokens that are reported beside each token.
+    pub alternatives: usize,
     /// Tokens that end the answer. The ending token is part of it.
     pub end: Vec<u32>,
 }
@@ -37,6 +41,10 @@ pub struct Answer {
     pub finish: Finish,
     /// The version of the weights that generated all of it.
     pub version: u64,
+    /// Identifies these weights.
+    pub weights: Digest,
+    /// Scores of the prompt's tokens from the second one on, if no token was requested.
+    pub scores: Vec<Scored>,
     /// Prompt tokens that came from a kept cache.
     pub reused: usize,
 }

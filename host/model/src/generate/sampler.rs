@@ -48,6 +48,8 @@ pub struct Drawn {
     pub logprob_sampled: f32,
     /// The tokens that could have been drawn, sorted, if some were excluded.
     pub kept: Option<Vec<u32>>,
+    /// The most likely tokens with their log-probs under the model, the most likely first, as many as were requested.
+    pub alternatives: Vec<(u32, f64)>,
 }
 
 /// Logarithm of the sum of exponentials, in f64, in the order of the values.
@@ -79,7 +81,8 @@ impl Sampler {
         let biased = self.biased(logits);
         if self.sampling.temperature <= 0.0 {
             let token = most_likely(&biased);
-            return Drawn { token, logprob_model: logprob_model(token), logprob_sampled: 0.0, kept: None };
+            let logprob_model = logprob_model(token);
+            return Drawn { token, logprob_model, logprob_sampled: 0.0, kept: None, alternatives: Vec::new() };
         }
         let scaled: Vec<f64> = biased.iter().map(|logit| logit / f64::from(self.sampling.temperature)).collect();
         let kept = self.sampling.restricts().then(|| self.kept(&scaled));
@@ -99,7 +102,8 @@ impl Sampler {
             }
         }
         let (token, logit) = chosen.unwrap_or((0, sum));
-        Drawn { token, logprob_model: logprob_model(token), logprob_sampled: (logit - sum) as f32, kept }
+        let (logprob_model, logprob_sampled) = (logprob_model(token), (logit - sum) as f32);
+        Drawn { token, logprob_model, logprob_sampled, kept, alternatives: Vec::new() }
     }
 
     fn biased(&self, logits: &[f32]) -> Vec<f64> {

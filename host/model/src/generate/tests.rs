@@ -19,6 +19,7 @@ fn request(seed: u64, length: u32) -> Request {
         seed,
         choice: 0,
         max_tokens: 24,
+        alternatives: 0,
         end: vec![60],
     }
 }

@@ -84,18 +84,27 @@ impl Tokenizer {
         lists: [&[u32]; N],
         without_special: bool,
     ) -> Result<[String; N], LocalModelError> {
+        let texts = self.decode_lists(lists.into_iter().map(<[u32]>::to_vec).collect(), without_special)?;
+        texts.try_into().map_err(|_| refused(Told::Texts(Vec::new())))
+    }
+
+    /// The texts of any number of lists of tokens, in one request.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::decode`].
+    pub fn decode_lists(&self, lists: Vec<Vec<u32>>, without_special: bool) -> Result<Vec<String>, LocalModelError> {
         match &self.0 {
             Kind::Alphabet { characters, .. } => {
                 let known = |token: &u32| characters.get(*token as usize).copied();
-                let text = |tokens: &[u32]| {
+                let text = |tokens: &Vec<u32>| {
                     tokens.iter().map(|token| known(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
                 };
-                Ok(lists.map(text))
+                Ok(lists.iter().map(text).collect())
             }
             Kind::Library(library) => {
-                let lists = lists.into_iter().map(<[u32]>::to_vec).collect();
+                let count = lists.len();
                 match library.ask(&Ask::Decode { lists, without_special })? {
-                    Told::Texts(texts) => texts.try_into().map_err(|_| refused(Told::Texts(Vec::new()))),
+                    Told::Texts(texts) if texts.len() == count => Ok(texts),
                     other => Err(refused(other)),
                 }
             }

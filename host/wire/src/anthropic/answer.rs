@@ -28,10 +28,12 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
 /// The body of an error.
 pub fn error_body(kind: ErrorKind, message: &str) -> Value {
     let word = match kind {
-        ErrorKind::InvalidRequest | ErrorKind::TooLong => "invalid_request_error",
+        ErrorKind::InvalidRequest | ErrorKind::TooLong | ErrorKind::Conflict | ErrorKind::Unprocessable => {
+            "invalid_request_error"
+        }
         ErrorKind::Unauthenticated => "authentication_error",
         ErrorKind::Forbidden => "permission_error",
-        ErrorKind::NotFound => "not_found_error",
+        ErrorKind::UnknownModel | ErrorKind::NotFound => "not_found_error",
         ErrorKind::TooLarge => "request_too_large",
         ErrorKind::TooMany => "rate_limit_error",
         ErrorKind::Budget => "billing_error",

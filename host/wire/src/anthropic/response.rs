@@ -48,6 +48,7 @@ pub(super) fn usage(usage: &WireUsage) -> Usage {
         prompt_tokens: usage.input_tokens.saturating_add(cached).saturating_add(written),
         completion_tokens: usage.output_tokens,
         cached_tokens: cached,
+        ..Usage::default()
     }
 }
 

@@ -357,7 +357,10 @@ mod tests {
         let (deltas, response) = read(&events, END).unwrap();
         assert_eq!(response.message.parts, [Part::Text("ab".into()), Part::Text("c".into())]);
         assert_eq!(response.message.tool_calls[0].arguments, "{\"x\":1}", "compact, as in the whole answer");
-        assert_eq!(response.usage, Usage { prompt_tokens: 7, completion_tokens: 7, cached_tokens: 2 });
+        assert_eq!(
+            response.usage,
+            Usage { prompt_tokens: 7, completion_tokens: 7, cached_tokens: 2, ..Usage::default() }
+        );
         assert_eq!((response.finish.as_str(), response.answered_by.unwrap().model.as_str()), ("tool_calls", "m"));
         let call = |head: Option<&str>, arguments: &str| ModelDelta::ToolCall {
             index: 0,
@@ -366,7 +369,7 @@ mod tests {
             arguments: arguments.into(),
         };
         let expected = [
-            ModelDelta::Usage(Usage { prompt_tokens: 7, completion_tokens: 1, cached_tokens: 2 }),
+            ModelDelta::Usage(Usage { prompt_tokens: 7, completion_tokens: 1, cached_tokens: 2, ..Usage::default() }),
             ModelDelta::Text("a".into()),
             ModelDelta::Text("b".into()),
             ModelDelta::Text("\nc".into()),

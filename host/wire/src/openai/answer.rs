@@ -38,11 +38,15 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
 /// The body of an error.
 pub fn error_body(kind: ErrorKind, message: &str) -> Value {
     let (word, code) = match kind {
-        ErrorKind::InvalidRequest | ErrorKind::TooLarge => ("invalid_request_error", None),
+        ErrorKind::InvalidRequest
+        | ErrorKind::Conflict
+        | ErrorKind::TooLarge
+        | ErrorKind::Unprocessable
+        | ErrorKind::NotFound => ("invalid_request_error", None),
         ErrorKind::TooLong => ("invalid_request_error", Some("context_length_exceeded")),
         ErrorKind::Unauthenticated => ("invalid_request_error", Some("invalid_api_key")),
         ErrorKind::Forbidden => ("permission_error", None),
-        ErrorKind::NotFound => ("invalid_request_error", Some("model_not_found")),
+        ErrorKind::UnknownModel => ("invalid_request_error", Some("model_not_found")),
         ErrorKind::TooMany => ("rate_limit_error", Some("rate_limit_exceeded")),
         ErrorKind::Budget => ("insufficient_quota", Some("insufficient_quota")),
         ErrorKind::Internal | ErrorKind::BadUpstream | ErrorKind::Unavailable => ("server_error", None),

@@ -1,8 +1,10 @@
 //! Parses an endpoint's answer.
 
-use super::{ChatMessage, ChatResponse, ChatToolCall, ChatUsage};
+use super::{ChatChoice, ChatMessage, ChatResponse, ChatToolCall, ChatUsage};
 use crate::{WireError, malformed, text_in};
-use clawhost_core::{AnsweringModel, Message, ModelResponse, Origin, Part, Role, TokenLogprob, ToolCall, Usage};
+use clawhost_core::{
+    AnsweringModel, Message, ModelResponse, Origin, OtherAnswer, Part, Role, TokenLogprob, ToolCall, Usage,
+};
 use serde_json::Value;
 
 /// Parses an endpoint's answer.
@@ -14,7 +16,20 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
     if let Some(error) = response.error.filter(|error| !error.is_null()) {
         return Err(crate::endpoint_error(&error));
     }
-    let choice = response.choices.into_iter().next().ok_or(WireError::Empty)?;
+    let mut choices = response.choices.into_iter().map(answer);
+    let OtherAnswer { message, finish, logprobs } = choices.next().ok_or(WireError::Empty)?;
+    let usage = response.usage.as_ref().map(usage).unwrap_or_default();
+    let version = text_in(&response.rest, "system_fingerprint");
+    Ok(ModelResponse {
+        answered_by: text_in(&response.rest, "model").map(|model| AnsweringModel { model, version }),
+        logprobs,
+        others: choices.collect(),
+        ..ModelResponse::new(message, usage, finish)
+    })
+}
+
+/// One of the answers.
+fn answer(choice: ChatChoice) -> OtherAnswer {
     let ChatMessage { content, tool_calls, .. } = choice.message;
     let mut parts = Vec::new();
     match content {
@@ -37,7 +52,6 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         },
     };
     let tool_calls: Vec<ToolCall> = tool_calls.unwrap_or_default().into_iter().enumerate().map(call).collect();
-    let usage = response.usage.as_ref().map(usage).unwrap_or_default();
     let finish =
         choice.finish_reason.unwrap_or_else(|| if tool_calls.is_empty() { "stop" } else { "tool_calls" }.into());
     let message = Message {
@@ -48,12 +62,7 @@ pub fn response(body: &str) -> Result<ModelResponse, WireError> {
         origin: Origin::Policy,
         extra: Vec::new(),
     };
-    let version = text_in(&response.rest, "system_fingerprint");
-    Ok(ModelResponse {
-        answered_by: text_in(&response.rest, "model").map(|model| AnsweringModel { model, version }),
-        logprobs: choice.rest.get("logprobs").map(logprobs).unwrap_or_default(),
-        ..ModelResponse::new(message, usage, finish)
-    })
+    OtherAnswer { message, finish, logprobs: choice.rest.get("logprobs").map(logprobs).unwrap_or_default() }
 }
 
 pub(super) fn usage(usage: &ChatUsage) -> Usage {
@@ -62,6 +71,7 @@ pub(super) fn usage(usage: &ChatUsage) -> Usage {
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
         cached_tokens: details.and_then(|details| details.get("cached_tokens")).and_then(Value::as_u64).unwrap_or(0),
+        ..Usage::default()
     }
 }
 
@@ -140,6 +150,15 @@ mod tests {
                 response(&format!("{{{odd},\"choices\":[{{\"message\":{{\"role\":\"assistant\"}}}}]}}")).unwrap();
             assert_eq!(answer.answered_by, None, "{odd}");
         }
+    }
+
+    #[test]
+    fn further_answers_stand_beside_the_first() {
+        let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"},{"index":1,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":9}}"#;
+        let answer = response(body).unwrap();
+        assert_eq!((answer.message.plain_text().as_str(), answer.usage.completion_tokens), ("a", 9));
+        let [other] = answer.others.as_slice() else { panic!("{answer:?}") };
+        assert_eq!((other.message.tool_calls[0].name.as_str(), other.finish.as_str()), ("f", "tool_calls"));
     }
 
     proptest! {

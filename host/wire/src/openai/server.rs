@@ -58,7 +58,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
         max_tokens: newer.or(older).unwrap_or(max_tokens),
         temperature: fields.number("temperature", 0.0..=2.0)?,
         top_p: fields.number("top_p", 0.0..=1.0)?,
-        seed: seed(&mut fields)?,
+        seed: fields.seed()?,
         stop,
         response_format,
         logprobs: wants_logprobs.then(|| alternatives.unwrap_or(0) as u8),
@@ -67,13 +67,6 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
     unknown.extend(fields.rest());
     let unknown = (!unknown.is_empty()).then(|| UnknownFields { dialect: DIALECT.to_owned(), fields: unknown });
     Ok(ClientRequest { model, request: ModelRequest { unknown, ..request }, stream, include_usage, answers })
-}
-
-fn seed(fields: &mut Fields) -> Result<Option<u64>, WireError> {
-    let Some(value) = fields.take("seed") else { return Ok(None) };
-    // A negative seed is valid: its bits are kept.
-    let seed = value.as_u64().or_else(|| value.as_i64().map(|seed| seed as u64));
-    seed.map(Some).ok_or_else(|| fields.problem("seed", "must be a whole number"))
 }
 
 /// Functions. Their additional fields, and other kinds of tools, are kept as the unknown field `tools`.

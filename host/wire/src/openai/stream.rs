@@ -6,10 +6,11 @@ use crate::sse::SseEvent;
 use crate::stream::{AnswerStream, CALLS, GrowingCall, Size, usage_delta};
 use crate::{WireError, malformed};
 use clawhost_core::{
-    AnsweringModel, Message, ModelDelta, ModelResponse, Origin, Part, Role, TokenLogprob, ToolCall, Usage,
+    AnsweringModel, Message, ModelDelta, ModelResponse, Origin, OtherAnswer, Part, Role, TokenLogprob, ToolCall, Usage,
 };
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The data of the final event.
 pub(super) const DONE: &str = "[DONE]";
@@ -80,27 +81,35 @@ struct Call {
     has_arguments: bool,
 }
 
-/// Parses a streamed answer.
+/// Most answers to one request. Endpoints give 128.
+const ANSWERS: usize = 128;
+/// The finish reason of a further answer that came without one.
+const UNFINISHED: &str = "unfinished";
+
+/// One of the answers.
 #[derive(Debug, Default)]
-pub struct StreamReader {
+struct GrowingAnswer {
     text: String,
     calls: Vec<Call>,
     logprobs: Vec<TokenLogprob>,
+    finish: Option<String>,
+}
+
+/// Parses a streamed answer.
+#[derive(Debug, Default)]
+pub struct StreamReader {
+    first: GrowingAnswer,
+    /// Further answers, if several were requested.
+    others: BTreeMap<u64, GrowingAnswer>,
     usage: Usage,
     model: Option<String>,
     version: Option<String>,
-    finish: Option<String>,
     begun: bool,
     over: bool,
     size: Size,
 }
 
-impl StreamReader {
-    /// A parser at the beginning of a stream.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
+impl GrowingAnswer {
     /// The call of a delta. Servers number calls, and send id and name with the first delta. Some omit numbers, some give
     /// every call the number 0, some repeat id and name: a name with another id is another call.
     fn position(&self, piece: &CallPiece) -> Option<usize> {
@@ -122,7 +131,7 @@ impl StreamReader {
         }
     }
 
-    fn call(&mut self, piece: CallPiece) -> Result<Option<ModelDelta>, WireError> {
+    fn call(&mut self, piece: CallPiece, size: &mut Size) -> Result<Option<ModelDelta>, WireError> {
         let at = match self.position(&piece) {
             Some(at) => at,
             None if self.calls.len() >= CALLS => {
@@ -137,11 +146,11 @@ impl StreamReader {
         let growing = &mut call.growing;
         if growing.id.is_empty() {
             growing.id = piece.id.unwrap_or_default();
-            self.size.add(growing.id.len())?;
+            size.add(growing.id.len())?;
         }
         if growing.name.is_empty() {
             growing.name = piece.function.name.unwrap_or_default();
-            self.size.add(growing.name.len())?;
+            size.add(growing.name.len())?;
         }
         let arguments = match piece.function.arguments {
             Value::Null => None,
@@ -150,25 +159,25 @@ impl StreamReader {
         };
         if let Some(arguments) = arguments {
             call.has_arguments = true;
-            self.size.add(arguments.len())?;
+            size.add(arguments.len())?;
             growing.arguments.push_str(&arguments);
         }
         Ok(growing.delta(at))
     }
 
-    fn choice(&mut self, choice: ChunkChoice, deltas: &mut Vec<ModelDelta>) -> Result<(), WireError> {
+    fn choice(&mut self, choice: ChunkChoice, size: &mut Size, deltas: &mut Vec<ModelDelta>) -> Result<(), WireError> {
         let text = match choice.delta.content {
             Value::String(text) => text,
             Value::Array(items) => items.iter().filter_map(|item| item.get("text").and_then(Value::as_str)).collect(),
             _ => String::new(),
         };
         if !text.is_empty() {
-            self.size.add(text.len())?;
+            size.add(text.len())?;
             self.text.push_str(&text);
             deltas.push(ModelDelta::Text(text));
         }
         for piece in choice.delta.tool_calls {
-            deltas.extend(self.call(piece)?);
+            deltas.extend(self.call(piece, size)?);
         }
         let logprobs = logprobs(&choice.logprobs);
         if !logprobs.is_empty() {
@@ -176,7 +185,7 @@ impl StreamReader {
                 let alternatives = token.alternatives.iter().map(|(text, _)| text.len() + ENTRY_BYTES);
                 token.token.len() + ENTRY_BYTES + alternatives.sum::<usize>()
             };
-            self.size.add(logprobs.iter().map(bytes).sum())?;
+            size.add(logprobs.iter().map(bytes).sum())?;
             self.logprobs.extend(logprobs.iter().cloned());
             deltas.push(ModelDelta::Logprobs(logprobs));
         }
@@ -184,9 +193,45 @@ impl StreamReader {
         Ok(())
     }
 
+    fn whole(self, finish: String) -> OtherAnswer {
+        let call = |mut call: Call| -> ToolCall {
+            if !call.has_arguments {
+                call.growing.arguments = "{}".to_owned();
+            }
+            call.growing.into_call()
+        };
+        let message = Message {
+            role: Role::Assistant,
+            parts: if self.text.is_empty() { Vec::new() } else { vec![Part::Text(self.text)] },
+            tool_calls: self.calls.into_iter().map(call).collect(),
+            tool_call_id: None,
+            origin: Origin::Policy,
+            extra: Vec::new(),
+        };
+        OtherAnswer { message, finish, logprobs: self.logprobs }
+    }
+}
+
+impl StreamReader {
+    /// A parser at the beginning of a stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a piece of an answer. Only pieces of the first answer are passed on.
+    fn choice(&mut self, choice: ChunkChoice, deltas: &mut Vec<ModelDelta>) -> Result<(), WireError> {
+        if choice.index == 0 {
+            return self.first.choice(choice, &mut self.size, deltas);
+        }
+        if self.others.len() + 1 >= ANSWERS && !self.others.contains_key(&choice.index) {
+            return Err(WireError::TooLarge(format!("the stream has more than {ANSWERS} answers")));
+        }
+        self.others.entry(choice.index).or_default().choice(choice, &mut self.size, &mut Vec::new())
+    }
+
     /// The incomplete part of the answer.
     fn place(&self) -> &'static str {
-        match (self.finish.is_some(), self.calls.is_empty(), self.text.is_empty()) {
+        match (self.first.finish.is_some(), self.first.calls.is_empty(), self.first.text.is_empty()) {
             (true, ..) => "without `[DONE]`",
             (false, false, _) => "in the middle of a tool call",
             (false, true, false) => "in the middle of a text",
@@ -216,8 +261,7 @@ impl AnswerStream for StreamReader {
         self.model = self.model.take().or(chunk.model);
         self.version = self.version.take().or(chunk.system_fingerprint);
         let mut deltas = Vec::new();
-        // One answer is requested; others are ignored.
-        for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
+        for choice in chunk.choices {
             self.choice(choice, &mut deltas)?;
         }
         if let Some(now) = chunk.usage {
@@ -235,32 +279,25 @@ impl AnswerStream for StreamReader {
         if !this.over {
             return Err(WireError::CutOff(this.place()));
         }
-        let Some(finish) = this.finish else {
+        let Self { mut first, others, usage, model, version, begun, .. } = this;
+        let Some(finish) = first.finish.take() else {
             // Proxies end a stream properly even if their upstream was interrupted.
-            return Err(if this.begun { WireError::CutOff("without a reason to finish") } else { WireError::Empty });
+            return Err(if begun { WireError::CutOff("without a reason to finish") } else { WireError::Empty });
         };
         let nameless = |call: &Call| call.growing.name.is_empty();
-        if this.calls.iter().any(nameless) {
+        if first.calls.iter().any(nameless) {
             return Err(WireError::Malformed(format!("a tool call without a name in the {DIALECT} dialect"), finish));
         }
-        let call = |mut call: Call| -> ToolCall {
-            if !call.has_arguments {
-                call.growing.arguments = "{}".to_owned();
-            }
-            call.growing.into_call()
-        };
-        let message = Message {
-            role: Role::Assistant,
-            parts: if this.text.is_empty() { Vec::new() } else { vec![Part::Text(this.text)] },
-            tool_calls: this.calls.into_iter().map(call).collect(),
-            tool_call_id: None,
-            origin: Origin::Policy,
-            extra: Vec::new(),
+        let OtherAnswer { message, finish, logprobs } = first.whole(finish);
+        let whole = |mut other: GrowingAnswer| {
+            let finish = other.finish.take().unwrap_or_else(|| UNFINISHED.to_owned());
+            other.whole(finish)
         };
         Ok(ModelResponse {
-            answered_by: this.model.map(|model| AnsweringModel { model, version: this.version }),
-            logprobs: this.logprobs,
-            ..ModelResponse::new(message, this.usage, finish)
+            answered_by: model.map(|model| AnsweringModel { model, version }),
+            logprobs,
+            others: others.into_values().map(whole).collect(),
+            ..ModelResponse::new(message, usage, finish)
         })
     }
 }
@@ -292,6 +329,27 @@ mod tests {
 
     fn finishes(reason: &str) -> Value {
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+    }
+
+    #[test]
+    fn further_answers_stand_beside_the_first() {
+        let piece = |index: u64, delta: Value, finish: Option<&str>| json!({"choices": [{"index": index, "delta": delta, "finish_reason": finish}]});
+        let call = json!({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{\"x\":"}}]});
+        let events = [
+            piece(1, call, None),
+            piece(0, json!({"content": "a"}), None),
+            piece(2, json!({"content": "cut"}), None),
+            piece(1, json!({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}), Some("tool_calls")),
+            piece(0, json!({"content": "b"}), Some("stop")),
+        ];
+        let (deltas, response) = read(&events, END).unwrap();
+        assert_eq!(deltas, [ModelDelta::Text("a".into()), ModelDelta::Text("b".into())]);
+        assert_eq!(response.message.plain_text(), "ab");
+        let [one, two] = response.others.as_slice() else { panic!("{response:?}") };
+        assert_eq!((one.message.tool_calls[0].arguments.as_str(), one.finish.as_str()), ("{\"x\":1}", "tool_calls"));
+        assert_eq!((two.message.plain_text().as_str(), two.finish.as_str()), ("cut", "unfinished"));
+        let many: Vec<Value> = (0..=ANSWERS as u64).map(|index| piece(index, json!({"content": "x"}), None)).collect();
+        assert!(matches!(read(&many, END), Err(WireError::TooLarge(_))));
     }
 
     fn piece(index: Option<u64>, id: &str, name: &str, arguments: &str) -> Value {
@@ -385,7 +443,10 @@ mod tests {
         let events = [first, text, says(json!({"content": [{"type": "text", "text": "c"}]})), finishes("stop"), usage];
         let (deltas, response) = read(&events, END).unwrap();
         assert_eq!(response.message.plain_text(), "abc");
-        assert_eq!(response.usage, Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 });
+        assert_eq!(
+            response.usage,
+            Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1, ..Usage::default() }
+        );
         assert_eq!(response.answered_by, Some(AnsweringModel { model: "m".into(), version: Some("fp".into()) }));
         let logprobs = vec![TokenLogprob { token: "ab".into(), logprob: -0.25, alternatives: vec![] }];
         assert_eq!(response.logprobs, logprobs);

@@ -1,5 +1,6 @@
 //! Writes a whole answer for a client.
 
+use super::tools::{Namespaces, ToolName};
 use crate::openai;
 use crate::server::{AnswerHead, ErrorKind};
 use crate::sse;
@@ -11,6 +12,7 @@ const PREFIX: &str = "resp_";
 
 /// The body of a whole answer. `repeated` are the fields of the request that a response repeats.
 pub fn body(head: &AnswerHead, repeated: &Map<String, Value>, response: &ModelResponse) -> Value {
+    let names = Namespaces::of(repeated);
     let mut output = Vec::new();
     let text = response.message.plain_text();
     if !text.is_empty() {
@@ -18,7 +20,7 @@ pub fn body(head: &AnswerHead, repeated: &Map<String, Value>, response: &ModelRe
     }
     for call in &response.message.tool_calls {
         let id = item_id(head, "fc", output.len());
-        output.push(call_item(&id, &call.id, &call.name, arguments(&call.arguments), "completed"));
+        output.push(call_item(&id, &call.id, &names.name(&call.name), arguments(&call.arguments), "completed"));
     }
     let (status, incomplete) = ended(&response.finish);
     object(head, repeated, &State { status, incomplete, output, usage: Some(response.usage), error: Value::Null })
@@ -92,10 +94,15 @@ pub(super) fn message_item(id: &str, text: &str, logprobs: Value, status: &str) 
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
 }
 
-pub(super) fn call_item(id: &str, call: &str, name: &str, arguments: &str, status: &str) -> Value {
-    json!({
+pub(super) fn call_item(id: &str, call: &str, tool: &ToolName, arguments: &str, status: &str) -> Value {
+    let ToolName { namespace, name } = tool;
+    let mut item = json!({
         "id": id, "type": "function_call", "status": status, "call_id": call, "name": name, "arguments": arguments,
-    })
+    });
+    if let (Some(fields), Some(namespace)) = (item.as_object_mut(), namespace) {
+        fields.insert("namespace".to_owned(), namespace.as_str().into());
+    }
+    item
 }
 
 /// The log-probs of an answer, in the form of the chat shape; an empty list without them.

@@ -1,5 +1,6 @@
 //! Items of a conversation, and the messages that they mean.
 
+use super::tools::flat;
 use crate::openai::DIALECT;
 use crate::{WireError, kept};
 use clawhost_core::{Message, Origin, Part, Role, ToolCall};
@@ -49,7 +50,8 @@ pub fn messages(items: &[Value]) -> Result<Vec<Message>, WireError> {
                 if id.is_empty() || name.is_empty() {
                     return Err(problem("a function_call needs a call_id and a name"));
                 }
-                let (id, name, arguments) = (id.to_owned(), name.to_owned(), text(item, "arguments").to_owned());
+                let name = flat(text(item, "namespace"), name);
+                let (id, arguments) = (id.to_owned(), text(item, "arguments").to_owned());
                 let call = ToolCall { id, name, arguments, extra: Vec::new() };
                 say(&mut messages, |message| message.tool_calls.push(call));
             }

@@ -9,6 +9,7 @@ mod items;
 mod read;
 mod request;
 mod stream;
+mod tools;
 
 pub use answer::{body, error_events, failed};
 pub use items::{messages, untranslatable, without_encrypted};

@@ -67,6 +67,7 @@ fn usage(usage: &Value) -> Usage {
         prompt_tokens: count("/input_tokens"),
         completion_tokens: count("/output_tokens"),
         cached_tokens: count("/input_tokens_details/cached_tokens"),
+        ..Usage::default()
     }
 }
 
@@ -193,7 +194,7 @@ mod tests {
         });
         let read = response(&body.to_string()).unwrap();
         assert_eq!((read.message.plain_text().as_str(), read.finish.as_str()), ("a", "tool_calls"));
-        assert_eq!(read.usage, Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 });
+        assert_eq!(read.usage, Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1, ..Usage::default() });
         assert_eq!((read.logprobs.len(), read.message.tool_calls.len()), (1, 1));
     }
 

@@ -1,10 +1,11 @@
 //! Parses a client's request.
 
 use super::items::messages;
+use super::tools::tools;
 use crate::WireError;
 use crate::openai::DIALECT;
 use crate::server::{ClientRequest, Fields};
-use clawhost_core::{Message, ModelRequest, Origin, ResponseFormat, Role, ToolChoice, ToolSpec, UnknownFields};
+use clawhost_core::{Message, ModelRequest, Origin, ResponseFormat, Role, ToolChoice, UnknownFields};
 use serde_json::{Map, Value, json};
 
 /// Most alternatives per token.
@@ -47,6 +48,16 @@ impl ResponsesRequest {
     }
 }
 
+/// The first thing in a request that only an endpoint of this shape can do.
+#[derive(Debug, Default)]
+pub(super) struct Foreign(Option<String>);
+
+impl Foreign {
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
+        self.0.get_or_insert_with(what);
+    }
+}
+
 /// Parses a request. `max_tokens` is the default for requests without a limit.
 ///
 /// # Errors
@@ -56,7 +67,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ResponsesRequest, Wir
     let repeated = repeated(&fields);
     let model = fields.needed("model")?;
     let input = input(&mut fields)?;
-    let mut foreign = None;
+    let mut foreign = Foreign::default();
     let mut conversation: Vec<Message> = Vec::new();
     if let Some(text) = fields.text("instructions")?.filter(|text| !text.is_empty()) {
         conversation.push(Message::text(Role::System, Origin::User, text));
@@ -80,11 +91,11 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ResponsesRequest, Wir
     let include = fields.texts("include")?;
     let wants_logprobs = include.iter().any(|what| what == "message.output_text.logprobs");
     if fields.flag("background")?.unwrap_or(false) {
-        foreign.get_or_insert_with(|| "background".to_owned());
+        foreign.note(|| "background".to_owned());
     }
     for name in ["conversation", "prompt"] {
         if fields.take(name).is_some() {
-            foreign.get_or_insert_with(|| name.to_owned());
+            foreign.note(|| name.to_owned());
         }
     }
     let request = ModelRequest {
@@ -106,7 +117,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ResponsesRequest, Wir
         store: fields.flag("store")?.unwrap_or(true),
         client: ClientRequest { model, request, stream, include_usage: true, answers: 1 },
         input,
-        foreign,
+        foreign: foreign.0,
         repeated,
     })
 }
@@ -147,28 +158,7 @@ fn repeated(fields: &Fields) -> Map<String, Value> {
     names.into_iter().filter_map(given).collect()
 }
 
-/// Functions. A tool that the endpoint runs itself is foreign.
-fn tools(fields: &mut Fields, foreign: &mut Option<String>) -> Result<Vec<ToolSpec>, WireError> {
-    let mut known = Vec::new();
-    for (at, value) in fields.list("tools")?.unwrap_or_default().into_iter().enumerate() {
-        let mut tool = Fields::of(format!("tools[{at}]"), value)?;
-        let kind = tool.text("type")?.unwrap_or_default();
-        if kind != "function" {
-            foreign.get_or_insert_with(|| format!("tools[{at}] of the type `{kind}`"));
-            continue;
-        }
-        let name = tool.needed("name")?;
-        let description = tool.text("description")?.unwrap_or_default();
-        let schema = tool.take("parameters").unwrap_or_else(|| json!({}));
-        if !schema.is_object() {
-            return Err(tool.problem("parameters", "must be an object"));
-        }
-        known.push(ToolSpec { name, description, input_schema: schema.to_string(), extra: Vec::new() });
-    }
-    Ok(known)
-}
-
-fn tool_choice(fields: &mut Fields, foreign: &mut Option<String>) -> ToolChoice {
+fn tool_choice(fields: &mut Fields, foreign: &mut Foreign) -> ToolChoice {
     let Some(choice) = fields.take("tool_choice") else { return ToolChoice::Auto };
     let field = |name: &str| choice.get(name).and_then(Value::as_str);
     match (choice.as_str(), field("type"), field("name")) {
@@ -177,7 +167,7 @@ fn tool_choice(fields: &mut Fields, foreign: &mut Option<String>) -> ToolChoice 
         (Some("required"), ..) => ToolChoice::Required,
         (None, Some("function"), Some(name)) => ToolChoice::Tool(name.to_owned()),
         _ => {
-            foreign.get_or_insert_with(|| "tool_choice".to_owned());
+            foreign.note(|| "tool_choice".to_owned());
             ToolChoice::Auto
         }
     }
@@ -266,6 +256,14 @@ mod tests {
             assert_eq!(read(more.clone()).unwrap().foreign.as_deref(), Some(expect), "{more}");
         };
         check(json!({"tools": [{"type": "web_search"}]}), "tools[0] of the type `web_search`");
+        check(
+            json!({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "c"}]}]}),
+            "tools[0].tools[0] of the type `custom`",
+        );
+        check(
+            json!({"tools": [{"type": "function", "name": "n__f"}, {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}]}),
+            "tools[1].tools[0], whose name `n__f` another tool has,",
+        );
         check(json!({"background": true}), "background");
         check(json!({"conversation": "conv_1"}), "conversation");
         check(json!({"prompt": {"id": "p"}}), "prompt");

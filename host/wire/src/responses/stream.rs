@@ -3,6 +3,7 @@
 use super::answer::{
     State, arguments, call_item, ended, error_events, failed_with, item_id, logprobs, message_item, object, text_part,
 };
+use super::tools::{Namespaces, ToolName};
 use crate::server::{AnswerHead, ErrorKind};
 use crate::sse;
 use clawhost_core::{ModelDelta, ModelResponse};
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 enum Item {
     Text { id: String, text: String },
-    Call { id: String, call: String, name: String, arguments: String },
+    Call { id: String, call: String, tool: ToolName, arguments: String },
 }
 
 /// Writes a streamed answer as events: [`Self::begin`], then each delta, then [`Self::end`] or [`Self::error`].
@@ -23,6 +24,7 @@ enum Item {
 pub struct StreamWriter {
     head: AnswerHead,
     repeated: Map<String, Value>,
+    namespaces: Namespaces,
     /// Events so far.
     number: u64,
     items: Vec<Item>,
@@ -35,7 +37,8 @@ pub struct StreamWriter {
 impl StreamWriter {
     /// A writer for one answer. `repeated` are the fields of the request that a response repeats.
     pub fn new(head: AnswerHead, repeated: Map<String, Value>) -> Self {
-        Self { head, repeated, number: 0, items: Vec::new(), open_text: None, calls: HashMap::new() }
+        let namespaces = Namespaces::of(&repeated);
+        Self { head, repeated, namespaces, number: 0, items: Vec::new(), open_text: None, calls: HashMap::new() }
     }
 
     fn event(&mut self, kind: &str, fields: Value) -> String {
@@ -109,10 +112,10 @@ impl StreamWriter {
         let mut events = self.end_text(&json!([]));
         let at = self.items.len();
         let id = item_id(&self.head, "fc", at);
-        let (call, name) = (call.unwrap_or_default().to_owned(), name.unwrap_or_default().to_owned());
-        let item = call_item(&id, &call, &name, "", "in_progress");
+        let (call, tool) = (call.unwrap_or_default().to_owned(), self.namespaces.name(name.unwrap_or_default()));
+        let item = call_item(&id, &call, &tool, "", "in_progress");
         events.push_str(&self.event("response.output_item.added", json!({"output_index": at, "item": item})));
-        self.items.push(Item::Call { id, call, name, arguments: String::new() });
+        self.items.push(Item::Call { id, call, tool, arguments: String::new() });
         self.calls.insert(index, at);
         (at, events)
     }
@@ -135,16 +138,16 @@ impl StreamWriter {
         let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).collect();
         open.sort_unstable();
         for at in open {
-            let Some(Item::Call { id, call, name, arguments: all }) = self.items.get_mut(at) else { continue };
-            let (id, name, is_empty) = (id.clone(), name.clone(), all.is_empty());
+            let Some(Item::Call { id, call, tool, arguments: all }) = self.items.get_mut(at) else { continue };
+            let (id, tool, is_empty) = (id.clone(), tool.clone(), all.is_empty());
             *all = arguments(all).to_owned();
             let arguments = all.clone();
-            let item = call_item(&id, call, &name, &arguments, "completed");
+            let item = call_item(&id, call, &tool, &arguments, "completed");
             if is_empty {
                 let place = json!({"item_id": id, "output_index": at, "delta": arguments});
                 events.push_str(&self.event("response.function_call_arguments.delta", place));
             }
-            let place = json!({"item_id": id, "output_index": at, "name": name, "arguments": arguments});
+            let place = json!({"item_id": id, "output_index": at, "name": tool.name, "arguments": arguments});
             events.push_str(&self.event("response.function_call_arguments.done", place));
             events.push_str(&self.event("response.output_item.done", json!({"output_index": at, "item": item})));
         }
@@ -154,7 +157,7 @@ impl StreamWriter {
     fn output(&self, logprobs: &Value) -> Vec<Value> {
         let item = |item: &Item| match item {
             Item::Text { id, text } => message_item(id, text, logprobs.clone(), "completed"),
-            Item::Call { id, call, name, arguments } => call_item(id, call, name, arguments, "completed"),
+            Item::Call { id, call, tool, arguments } => call_item(id, call, tool, arguments, "completed"),
         };
         self.items.iter().map(item).collect()
     }
@@ -205,7 +208,7 @@ mod tests {
             extra: Vec::new(),
         };
         message.tool_calls = calls.iter().map(call).collect();
-        let usage = Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 };
+        let usage = Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1, ..Usage::default() };
         ModelResponse::new(message, usage, finish)
     }
 
@@ -261,6 +264,25 @@ mod tests {
         let is_delta = |event: &&Value| event["type"] == "response.function_call_arguments.delta";
         let deltas: String = events.iter().filter(is_delta).map(|event| event["delta"].as_str().unwrap()).collect();
         assert_eq!(deltas, "{}");
+    }
+
+    #[test]
+    fn calls_of_tools_in_a_namespace_have_both_names() {
+        let tools = json!([{"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]}]);
+        let repeated = json!({"tools": tools}).as_object().cloned().unwrap();
+        let mut said = answer("", &["c1"], "tool_calls");
+        said.message.tool_calls[0].name = "agents__spawn".into();
+        let check = |item: &Value| assert_eq!((&item["namespace"], &item["name"]), (&"agents".into(), &"spawn".into()));
+        let whole = body(&head(), &repeated, &said);
+        check(&whole["output"][0]);
+        assert_eq!(response(&whole.to_string()).unwrap().message.tool_calls, said.message.tool_calls);
+        let mut writer = StreamWriter::new(head(), repeated);
+        let name = Some("agents__spawn".to_owned());
+        let begun =
+            writer.delta(&ModelDelta::ToolCall { index: 0, id: Some("c1".into()), name, arguments: "{}".into() });
+        let added = begun.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        check(&serde_json::from_str::<Value>(added).unwrap()["item"]);
+        check(&writer.whole(&said)["output"][0]);
     }
 
     #[test]
