@@ -2,8 +2,8 @@
 
 use crate::records::{episode, filled, opened, put, recorded_as, run};
 use clawhost_core::{
-    Ending, EpisodeFilter, EpisodeReader as _, EpisodeStore as _, ExpectedVerdict, FailureFilter, RewardFilter,
-    RewardSource, RunId,
+    Ending, Episode, EpisodeFilter, EpisodeOrigin, EpisodeReader as _, EpisodeStore as _, ExpectedVerdict,
+    FailureFilter, LiveSession, RewardFilter, RewardSource, RunId, RunKind, RunRecord,
 };
 use clawhost_store::Reader;
 use std::path::Path;
@@ -65,4 +65,32 @@ async fn a_limit_applies_after_the_filter() {
     drop(filled(folder.path(), "run-a", 6).await);
     let failed = EpisodeFilter { failure: Some(FailureFilter::Any), limit: Some(2), ..EpisodeFilter::default() };
     assert_eq!(selected(folder.path(), &failed), ["run-a/ep-0001", "run-a/ep-0003"]);
+}
+
+#[tokio::test]
+async fn live_episodes_are_newest_first_on_request_and_counted_whatever_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 3).await;
+    let live = RunRecord { kind: RunKind::Live, ..run("run-live") };
+    store.begin_run(&live).await.unwrap();
+    let session = LiveSession { session: "s".into(), agent: "a".into(), alias: "m".into() };
+    let all = [(0, 30), (1, 10), (2, 30)].map(|(index, created_at)| {
+        let origin = EpisodeOrigin::live(session.clone());
+        recorded_as(Episode { origin, verdicts: Vec::new(), created_at, ..episode("run-live", index) })
+    });
+    put(&store, all.into()).await.unwrap();
+    let of_live = EpisodeFilter::of(&RunId("run-live".into()));
+    let newest = |filter: &EpisodeFilter| EpisodeFilter { is_live_newest_first: true, ..filter.clone() };
+    let check = |filter: EpisodeFilter, expect: &[&str]| {
+        assert_eq!(selected(folder.path(), &filter), expect, "{filter:?}");
+    };
+    let [first, second, third] = ["run-live/ep-0000", "run-live/ep-0001", "run-live/ep-0002"];
+    check(of_live.clone(), &[first, second, third]);
+    check(newest(&of_live), &[third, first, second]);
+    let all = newest(&EpisodeFilter::default());
+    check(all.clone(), &[third, first, second, "run-a/ep-0000", "run-a/ep-0001", "run-a/ep-0002"]);
+    let reader = Reader::open(folder.path()).unwrap();
+    let counted = |filter: EpisodeFilter| reader.count_episodes(&filter).unwrap();
+    assert_eq!(counted(EpisodeFilter { limit: Some(1), ..all.clone() }), 6);
+    assert_eq!(counted(EpisodeFilter { failure: Some(FailureFilter::Any), limit: Some(0), ..all }), 2);
 }

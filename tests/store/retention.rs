@@ -316,6 +316,7 @@ impl Expected {
                     keep_episodes: self.episodes.keys().filter(kept).cloned().collect(),
                     unused_plugins: *plugins,
                     runs: runs.clone(),
+                    records_only: false,
                 };
                 self.states.retain(|run, _| !runs.contains(run));
                 self.episodes.retain(|name, _| !is_removed(name) || removal.keep_episodes.contains(name));
@@ -374,6 +375,19 @@ proptest! {
             }
         });
     }
+}
+
+#[tokio::test]
+async fn a_folder_in_use_loses_records_and_keeps_its_blobs_for_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    learned(&store, "run-a").await;
+    let before = blob_files(folder.path());
+    let removed = store.remove(Removal { records_only: true, ..of(&["run-a"]) }).await.unwrap();
+    assert_eq!(removed, Removed { runs: 1, episodes: 2, ..Removed::default() });
+    assert_eq!(blob_files(folder.path()), before);
+    let later = store.remove(of(&[])).await.unwrap();
+    assert!(later.blobs > 0 && blob_files(folder.path()).is_empty(), "{later:?}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ pub(crate) struct Selected {
 
 /// The condition of a filter on the view `episode_rows`.
 pub(crate) fn select(filter: &EpisodeFilter) -> Selected {
-    let EpisodeFilter { run, failure, reward, task, pending_at, limit } = filter;
+    let EpisodeFilter { run, failure, reward, task, pending_at, is_live_newest_first: _, limit } = filter;
     let mut all: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     let text = |text: &str| Value::Text(text.to_owned());
@@ -63,6 +63,7 @@ mod tests {
             reward: Some(RewardFilter::Within { least: 0.0, greatest: 1.0 }),
             task: Some("t".into()),
             pending_at: Some(7),
+            is_live_newest_first: true,
             limit: None,
         };
         for filter in [

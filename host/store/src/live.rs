@@ -1,6 +1,7 @@
 //! Writes and reads live traffic: the exchanges of open episodes.
 
 use crate::integers::{signed, unsigned};
+use crate::pool;
 use crate::reader::Reader;
 use crate::writer::{Store, Write};
 use async_trait::async_trait;
@@ -51,12 +52,16 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
     let mut insert = transaction.prepare_cached(
         "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
     )?;
-    for ExchangeRow { episode: OpenEpisode { run, id, index, session, opened_at }, position, at, outcome, document } in
-        rows
-    {
+    for row in rows {
+        let ExchangeRow { episode, position, at, outcome, document, pooled } = row;
+        let OpenEpisode { run, id, index, session, opened_at } = episode;
         let LiveSession { session, agent, alias } = session;
         open.execute(params![run.0, id.0, signed(*index), session, agent, alias, signed(*opened_at)])?;
-        insert.execute(params![run.0, id.0, position, signed(*at), outcome_number(*outcome), document])?;
+        let added = insert.execute(params![run.0, id.0, position, signed(*at), outcome_number(*outcome), document])?;
+        if let Some(pooled) = pooled.as_ref().filter(|_| added > 0) {
+            let is_answered = *outcome == ExchangeOutcome::Complete;
+            pool::captured(transaction, pooled, (&run.0, &id.0), *at, is_answered)?;
+        }
     }
     for change in responses {
         match change {

@@ -417,11 +417,15 @@ impl EpisodeReader for Reader {
     fn list_episodes(&self, filter: &EpisodeFilter) -> Result<Listed<EpisodeRow>, StoreError> {
         let Selected { condition, values } = episode_filter::select(filter);
         // Within one run in its order, within a learning run phase by phase. Of several runs the newest first.
-        let order = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
+        let runs = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
+        let order = match filter.is_live_newest_first {
+            true => "iif(live, -created_at, 0), iif(live, -position, position)",
+            false => "position",
+        };
         let read: Vec<Readable<EpisodeRow>> = self.query(|connection| {
             connection
                 .prepare_cached(&format!(
-                    "SELECT {EPISODE_COLUMNS}, number FROM episode_rows WHERE {condition} ORDER BY {order}, position LIMIT ?"
+                    "SELECT {EPISODE_COLUMNS}, number FROM episode_rows WHERE {condition} ORDER BY {runs}, {order} LIMIT ?"
                 ))?
                 .query_map(params_from_iter(values), |row| {
                     lenient(episode_row(row), || {
@@ -439,6 +443,18 @@ impl EpisodeReader for Reader {
             }
         }
         Ok(listed)
+    }
+
+    fn count_episodes(&self, filter: &EpisodeFilter) -> Result<u64, StoreError> {
+        let Selected { condition, values } = episode_filter::select(&EpisodeFilter { limit: None, ..filter.clone() });
+        let counted: i64 = self.query(|connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT count(*) FROM (SELECT 1 FROM episode_rows WHERE {condition} LIMIT ?)"
+                ))?
+                .query_row(params_from_iter(values), |row| row.get(0))
+        })?;
+        Ok(unsigned(counted))
     }
 
     fn columns_unlike(&self, episode: &Episode) -> Result<Vec<Discrepancy>, StoreError> {

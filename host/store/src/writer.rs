@@ -8,10 +8,10 @@ use crate::episode_rows::EpisodeRows;
 use crate::error::{Fault, explain};
 use crate::ledger::{EntryKind, Ledger, of_state};
 use crate::reader::Reader;
-use crate::{learning, live, playbooks, plugins, records, retention, runs, schema};
+use crate::{learning, live, playbooks, plugins, pool, records, retention, runs, schema};
 use clawhost_core::{
     Admission, Digest, Episode, ExchangeBatch, Judged, KnownSecrets, LabelChange, LedgerKey, PlaybookLedger,
-    PlaybookVersion, Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
+    PlaybookVersion, PoolChange, PoolOutcome, Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -103,6 +103,7 @@ enum Job {
     Judge(Vec<Judged>, oneshot::Sender<Result<Vec<Admission>, StoreError>>),
     Remove(Removal, oneshot::Sender<Result<Removed, StoreError>>),
     Relabel(RunId, LabelChange, oneshot::Sender<Result<Relabelled, StoreError>>),
+    Pool(PoolChange, oneshot::Sender<Result<PoolOutcome, StoreError>>),
 }
 
 /// The writing handle of a database. Dropping it waits for pending writes.
@@ -205,6 +206,10 @@ impl Store {
         self.send(|reply| Job::Relabel(run, change, reply)).await
     }
 
+    pub(crate) async fn pool_job(&self, change: PoolChange) -> Result<PoolOutcome, StoreError> {
+        self.send(|reply| Job::Pool(change, reply)).await
+    }
+
     async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
@@ -300,6 +305,11 @@ impl Writer {
                             self.transact(|transaction, ledger| runs::relabel(transaction, &run, &change, ledger))?;
                         drop(reply.send(labelled));
                     }
+                    Job::Pool(change, reply) => {
+                        self.write(std::mem::take(&mut batch))?;
+                        let changed = self.transact(|transaction, _| pool::change(transaction, &change))?;
+                        drop(reply.send(changed));
+                    }
                     Job::Remove(removal, reply) => {
                         self.write(std::mem::take(&mut batch))?;
                         let removed = self.remove(&removal)?;
@@ -391,6 +401,9 @@ impl Writer {
         let folder = self.path.parent().map(Path::to_owned).unwrap_or_default();
         let before = retention::folder_bytes(&folder, &self.blobs);
         let removed = self.transact(|transaction, ledger| retention::remove(transaction, removal, ledger))?;
+        if removal.records_only {
+            return ControlFlow::Continue(removed);
+        }
         let all = || -> Result<Removed, StoreError> {
             let mut removed = removed?;
             removed.blobs = retention::collect(&mut self.connection, &self.blobs).map_err(|f| f.explain(&self.path))?;
