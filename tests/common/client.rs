@@ -69,12 +69,34 @@ pub(crate) fn request(method: &str, address: &str, path: &str, headers: &[(&str,
 impl Sent {
     /// Reads until a text has come, and closes the connection.
     pub(crate) fn until(mut self, text: &str) {
+        self.read_until(text);
+    }
+
+    /// Reads until a text has come. Returns everything up to its end.
+    pub(crate) fn read_until(&mut self, text: &str) -> String {
         let mut seen = String::new();
-        while !seen.contains(text) {
+        while !seen.ends_with(text) {
             let mut byte = [0];
             self.reader.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {seen}"));
             seen.push(char::from(byte[0]));
         }
+        seen
+    }
+
+    /// Reads to the end of the connection.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn rest(mut self) -> String {
+        let mut seen = String::new();
+        self.reader.read_to_string(&mut seen).unwrap();
+        seen
+    }
+
+    /// All bytes of the answer, with its head.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn bytes(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.reader.read_to_end(&mut bytes).unwrap();
+        bytes
     }
 
     /// The whole answer.

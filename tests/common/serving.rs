@@ -15,9 +15,18 @@ pub(crate) struct Served {
 impl Served {
     /// Starts a gateway, and waits until it listens.
     pub(crate) fn start(bench: &Bench, upstreams: &[&str]) -> Self {
-        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--json"];
-        upstreams.iter().for_each(|upstream| arguments.extend(["--upstream", upstream]));
-        let mut child = bench.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let options: Vec<&str> = upstreams.iter().flat_map(|upstream| ["--upstream", upstream]).collect();
+        Self::start_with(bench, &options)
+    }
+
+    /// The same with these options.
+    pub(crate) fn start_with(bench: &Bench, options: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0", "--json"], options].concat();
+        Self::of(bench.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// A gateway that was started with `--json` and piped outputs, when it listens.
+    pub(crate) fn of(mut child: Child) -> Self {
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         // The document has several lines; the address is on one of its own.
@@ -30,6 +39,12 @@ impl Served {
         }
         let address = line.split('"').find(|part| part.contains("127.0.0.1")).unwrap().to_owned();
         Self { address, child: Some(child), _output: output }
+    }
+
+    /// Its process.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     /// Ends it like a system that shuts down.

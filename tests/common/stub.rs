@@ -20,6 +20,8 @@ pub(crate) struct Received {
 pub(crate) enum Reply {
     /// A status, further headers, and a body.
     Http(u16, Vec<(&'static str, String)>, String),
+    /// A body that is no text.
+    Bytes(Vec<u8>),
     /// No response for a long time.
     Stall,
     /// Half an answer, then the connection is closed.
@@ -255,6 +257,10 @@ fn serve(stream: TcpStream, answer: &Answer, kept: &Mutex<Vec<Received>>, count:
                 let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
                 let length = body.len();
                 write!(stream, "HTTP/1.1 {status} Stub\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
+            }
+            Reply::Bytes(body) => {
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+                stream.write_all(&[head.as_bytes(), &body].concat())
             }
             Reply::Stall => {
                 while !stop.load(Ordering::Relaxed) {

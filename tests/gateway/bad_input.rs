@@ -127,6 +127,9 @@ async fn a_gateway_is_not_opened_to_other_machines_without_a_key() {
             capture_key: [0; 32],
             models,
             keys: clawhost_gateway::ClientKeys::default(),
+            admin: None,
+            guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
+            judge: None,
             new_run: Box::new(|_| clawhost_core::RunId("run-1".into())),
         };
         Gateway::start(GatewayConfig::new(listen, folder.path().join("spool")), parts)
@@ -154,5 +157,8 @@ async fn a_wrong_base_url_is_named() {
         let answer = post(&bench.address, path, &[], &json!({})).await;
         assert_eq!(answer.status, 404);
         assert!(answer.body.contains(says), "{answer:?}");
+        assert!(answer.json()["error"]["code"].is_null(), "no model was asked for: {answer:?}");
     }
+    let answer = post(&bench.address, "/v1/chat/completions", &[], &json!({"model": "none", "messages": []})).await;
+    assert_eq!((answer.status, answer.json()["error"]["code"].as_str()), (404, Some("model_not_found")), "{answer:?}");
 }

@@ -35,10 +35,10 @@ async fn an_upstream_that_cannot_be_used_is_a_502_with_a_time_to_retry() {
     let packed = Stub::start(|_, _| Reply::Http(200, vec![("content-encoding", "gzip".into())], "bomb".into()));
     let half = Stub::start(|_, _| Reply::Half);
     let cases = [
-        ("http://127.0.0.1:1/v1".to_owned(), "cannot be reached"),
+        ("http://127.0.0.1:1/v1".to_owned(), "127.0.0.1:1 cannot be reached"),
         (redirects.base_url(), "redirects elsewhere"),
         (packed.base_url(), "compresses its answer"),
-        (half.base_url(), "broke off"),
+        (half.base_url(), "broke the connection off"),
     ];
     for (base_url, says) in cases {
         let mut bench = Bench::new(Dialect::OpenAi, &base_url).await;

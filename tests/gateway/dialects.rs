@@ -1,6 +1,6 @@
 //! Each dialect is answered by an upstream of either one, whole and streamed.
 
-use crate::client::{post, raw};
+use crate::client::{post, raw, user};
 use crate::stub::{Reply, Stub, events, says, stream};
 use crate::{Bench, served_with, turns};
 use clawhost_core::KnownSecrets;
@@ -52,6 +52,36 @@ fn heard(dialect: Dialect, body: &Value) -> (String, String, Value) {
                 call["input"].clone(),
             )
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_answers_to_a_request_are_recorded() {
+    let choice = |index: u64, content: Value, finish: Option<&str>| json!({"index": index, "message": content, "delta": content, "finish_reason": finish});
+    let stub = Stub::start(move |_, request| {
+        let said = |text: &str| json!({"role": "assistant", "content": text});
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 6});
+        if request.body["stream"] != true {
+            let choices = [choice(0, said("one"), Some("stop")), choice(1, said("two"), Some("length"))];
+            return Reply::Http(200, vec![], json!({"id": "c", "choices": choices, "usage": usage}).to_string());
+        }
+        let chunks = [
+            json!({"id": "c", "choices": [choice(1, said("tw"), None)]}),
+            json!({"id": "c", "choices": [choice(0, said("one"), Some("stop")), choice(1, said("o"), Some("length"))]}),
+            json!({"id": "c", "choices": [], "usage": usage}),
+        ];
+        stream(chunks.map(|chunk| format!("data: {chunk}\n\n")).into_iter().chain(["data: [DONE]\n\n".to_owned()]))
+    });
+    for streams in [false, true] {
+        let mut bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;
+        let body = json!({"model": "m", "n": 2, "stream": streams, "messages": [user("hi")]});
+        let answer = post(&bench.address, "/v1/chat/completions", &[], &body).await;
+        assert!(answer.status == 200 && answer.body.contains("tw"), "{answer:?}");
+        let episodes = bench.episodes().await;
+        let turn = &episodes[0].turns[0];
+        assert_eq!((turn.action.plain_text().as_str(), turn.usage.completion_tokens), ("one", 6));
+        let [other] = turn.others.as_slice() else { panic!("{turn:?}") };
+        assert_eq!((other.message.plain_text().as_str(), other.finish.as_str()), ("two", "length"));
     }
 }
 
@@ -196,4 +226,15 @@ async fn spaces_and_escapes_of_a_request_survive() {
     assert_eq!(raw(&bench.address, path(Dialect::OpenAi), &[], text.into()).await.status, 200);
     let episodes = bench.episodes().await;
     assert_eq!(turns(&episodes[0])[0].0, ["é"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_answers_of_a_model_that_gives_one_are_refused_by_name() {
+    let stub = Stub::start(|_, request| says(request, "ok", &[]));
+    let bench = Bench::new(Dialect::Anthropic, &stub.base_url()).await;
+    let body = json!({"model": "m", "n": 2, "messages": [user("hi")]});
+    let refused = post(&bench.address, "/v1/chat/completions", &[], &body).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.body.contains("n: this model gives one answer to a request"), "{refused:?}");
+    assert!(stub.requests().is_empty());
 }

@@ -1,23 +1,15 @@
 //! Keys of clients: who may ask, whose sessions and responses they are, and how much.
 
 use crate::client::{Answer, assistant, chat, post, request, user};
-use crate::stub::{Stub, says};
+use crate::stub::{Stub, events, says, stream};
 use crate::{Bench, served, turns};
 use clawhost_core::{Digest, KnownSecrets};
 use clawhost_gateway::{ClientKey, ClientKeys};
-use clawhost_providers::Dialect;
+use clawhost_providers::{Dialect, Prices};
 use serde_json::{Value, json};
 
 fn key(name: &str) -> ClientKey {
-    ClientKey {
-        name: name.into(),
-        digest: Digest::of(format!("ch-{name}").as_bytes()),
-        created_at: 0,
-        no_train: false,
-        no_record: false,
-        requests_per_minute: None,
-        tokens_per_day: None,
-    }
+    ClientKey::new(name, Digest::of(format!("ch-{name}").as_bytes()), 0)
 }
 
 fn model() -> Stub {
@@ -136,6 +128,37 @@ async fn limits_are_answered_with_429_and_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn money_of_a_day_is_limited_and_kept_over_a_restart() {
+    let stub = Stub::start(|_, request| match request.body["stream"] == true {
+        true => stream(events(request, "ok", &[])),
+        false => says(request, "ok", &[]),
+    });
+    let priced = || {
+        // Each answer reads 10 tokens and writes 2.
+        let mut served = served(Dialect::OpenAi, &stub.base_url());
+        served.first = served.first.priced(Some(Prices { input: 100.0, output: 250.0 }));
+        vec![served]
+    };
+    let spender = ClientKey { usd_micros_per_day: Some(3_000), ..key("a") };
+    let keys = ClientKeys::new(vec![spender]);
+    let mut bench = Bench::keyed(priced(), keys, "127.0.0.1:0").await;
+    assert_eq!(ask(&bench, "ch-a", &[user("hi")]).await.status, 200);
+    bench.stop().await;
+    bench.start(priced(), KnownSecrets::default(), |_| {}).await;
+    let streamed = json!({"model": "m", "stream": true, "messages": [user("more")]});
+    let answer = post(&bench.address, "/v1/chat/completions", &[("x-api-key", "ch-a")], &streamed).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    bench.episodes().await;
+    bench.start(priced(), KnownSecrets::default(), |_| {}).await;
+    let refused = ask(&bench, "ch-a", &[user("again")]).await;
+    assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (429, Some("insufficient_quota")));
+    assert!(refused.body.contains("its 0.003 US dollars of today"), "{refused:?}");
+    let episodes = bench.episodes().await;
+    let costs = episodes.iter().flat_map(|episode| &episode.turns).map(|turn| turn.usage.cost_micros);
+    assert_eq!(costs.collect::<Vec<_>>(), [1_500, 1_500]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_keeps_its_traffic_out_of_the_record_or_of_learning() {
     let stub = model();
     let silent = ClientKey { no_record: true, ..key("silent") };
@@ -152,4 +175,33 @@ async fn a_key_keeps_its_traffic_out_of_the_record_or_of_learning() {
     assert_eq!(episodes.len(), 1, "{episodes:?}");
     assert_eq!(turns(&episodes[0]), [(vec!["hi".to_owned()], "ok".to_owned())]);
     assert_eq!(episodes[0].origin.withheld(), Some(clawhost_core::Withheld::NoTrain));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_key_has_used_stays_when_the_keys_are_read_again() {
+    let stub = model();
+    let spender = ClientKey { tokens_per_day: Some(12), ..key("a") };
+    let bench = keyed(&stub, vec![spender.clone()]).await;
+    assert_eq!(ask(&bench, "ch-a", &[user("hi")]).await.status, 200);
+    bench.set_keys(ClientKeys::new(vec![spender, key("b")]));
+    assert_eq!(ask(&bench, "ch-a", &[user("more")]).await.status, 429);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_this_gateway_is_passed_on_to_no_endpoint() {
+    let stub = model();
+    let mut passing = served(Dialect::OpenAi, &stub.base_url());
+    if let clawhost_gateway::ModelSource::Endpoint { passes_key, .. } = &mut passing.first.source {
+        *passes_key = true;
+    }
+    let bench = Bench::keyed(vec![passing], ClientKeys::new(vec![key("a")]), "127.0.0.1:0").await;
+    let generate = json!({"prompt_ids": [0], "sampling_params": {"max_tokens": 2}});
+    let chat = json!({"model": "m", "messages": [user("hi")]});
+    for (path, body) in [("/generate", generate), ("/v1/chat/completions", chat)] {
+        post(&bench.address, path, &[("authorization", "Bearer ch-a")], &body).await;
+    }
+    let sent = stub.requests();
+    assert_eq!(sent.len(), 2);
+    let has_key = |request: &crate::stub::Received| request.headers.iter().any(|(_, value)| value.contains("ch-a"));
+    assert!(!sent.iter().any(has_key), "{sent:?}");
 }

@@ -9,32 +9,48 @@
 
 mod bad_input;
 mod breaks;
+mod change;
 #[path = "../common/client.rs"]
 mod client;
+mod context;
 mod conversations;
 mod dialects;
+mod events;
+mod fallback;
+mod hostile;
+mod ingest;
+mod judge;
 mod keys;
+mod observe;
 mod passed;
+mod pool;
+mod redaction;
 mod responses;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
+mod swaps;
+mod tls;
+mod tokens;
+mod traces;
 
-use clawhost_core::{Clock, Episode, EpisodeFilter, EpisodeProgress, KnownSecrets, RunId, Secret, StoreReader};
+use clawhost_core::{Clock, Digest, Episode, EpisodeFilter, EpisodeProgress, KnownSecrets, RunId, Secret, StoreReader};
 use clawhost_gateway::{
-    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, ModelSource, Running, ServedModel, settle,
+    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, Guidance, ModelSource, Running, ServedModel, settle,
 };
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A clock that a test moves.
 pub(crate) struct TestClock {
     started: Instant,
     ahead_ms: AtomicU64,
+    /// By how much the wall clock alone was set ahead, in milliseconds.
+    wall_ahead_ms: AtomicI64,
 }
 
 /// Unix time at which the clock of tests begins: noon of a day, so that no test passes midnight.
@@ -42,7 +58,12 @@ const NOON_MS: u64 = 1_800_014_400_000;
 
 impl TestClock {
     fn new() -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), ahead_ms: AtomicU64::new(0) })
+        Arc::new(Self { started: Instant::now(), ahead_ms: AtomicU64::new(0), wall_ahead_ms: AtomicI64::new(0) })
+    }
+
+    /// Sets the wall clock, back too.
+    pub(crate) fn set_wall_ahead(&self, by_ms: i64) {
+        self.wall_ahead_ms.store(by_ms, Ordering::Relaxed);
     }
 
     pub(crate) fn advance(&self, by: Duration) {
@@ -52,7 +73,7 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now_ms(&self) -> u64 {
-        NOON_MS + self.monotonic_us() / 1000
+        (NOON_MS + self.monotonic_us() / 1000).saturating_add_signed(self.wall_ahead_ms.load(Ordering::Relaxed))
     }
 
     fn monotonic_us(&self) -> u64 {
@@ -60,9 +81,14 @@ impl Clock for TestClock {
     }
 }
 
+/// The key of the admin of every gateway here.
+pub(crate) const ADMIN: &str = "ch-admin-test";
+
 /// A gateway with its folder.
 pub(crate) struct Bench {
     folder: tempfile::TempDir,
+    /// The rewards of its next start.
+    pub(crate) judge: Option<clawhost_gateway::EpisodeJudge>,
     /// The keys of its next start.
     pub(crate) keys: ClientKeys,
     pub(crate) clock: Arc<TestClock>,
@@ -75,7 +101,8 @@ fn store(folder: &Path) -> CaptureStore {
     let folder = folder.to_owned();
     CaptureStore {
         episodes: store.clone(),
-        live: store,
+        live: store.clone(),
+        pool: store,
         reader: Box::new(move || Ok(Box::new(Reader::open(&folder)?) as Box<dyn StoreReader>)),
     }
 }
@@ -85,7 +112,7 @@ pub(crate) fn served(dialect: Dialect, base_url: &str) -> ServedModel {
     served_with(dialect, base_url, None, &KnownSecrets::default())
 }
 
-fn served_with(dialect: Dialect, base_url: &str, key: Option<&str>, known: &KnownSecrets) -> ServedModel {
+pub(crate) fn served_with(dialect: Dialect, base_url: &str, key: Option<&str>, known: &KnownSecrets) -> ServedModel {
     model(dialect, base_url, key, known, Duration::from_secs(20))
 }
 
@@ -109,7 +136,7 @@ fn model(dialect: Dialect, base_url: &str, key: Option<&str>, known: &KnownSecre
     };
     let client = Arc::new(Endpoint::new(config).unwrap());
     let source = ModelSource::Endpoint { upstream, client, model: "stub-model".into(), passes_key: false };
-    ServedModel { alias: "m".into(), source }
+    ServedModel::new("m", source)
 }
 
 impl Bench {
@@ -135,7 +162,7 @@ impl Bench {
 
     fn idle(folder: tempfile::TempDir) -> Self {
         let keys = ClientKeys::default();
-        Self { folder, keys, clock: TestClock::new(), running: None, address: String::new() }
+        Self { folder, judge: None, keys, clock: TestClock::new(), running: None, address: String::new() }
     }
 
     /// A gateway whose clients have keys.
@@ -148,6 +175,16 @@ impl Bench {
     /// Replaces the keys while it runs.
     pub(crate) fn set_keys(&self, keys: ClientKeys) {
         self.running.as_ref().unwrap().set_keys(keys);
+    }
+
+    /// Replaces the models while it runs.
+    pub(crate) fn set_models(&self, models: Vec<ServedModel>) {
+        self.running.as_ref().unwrap().set_models(models).unwrap();
+    }
+
+    /// Changes it while it runs.
+    pub(crate) fn change(&self, change: clawhost_gateway::GatewayChange) -> Result<(), clawhost_gateway::GatewayError> {
+        self.running.as_ref().unwrap().change(change)
     }
 
     /// Starts a gateway in the folder.
@@ -166,6 +203,9 @@ impl Bench {
             capture_key: [5; 32],
             models,
             keys: self.keys.clone(),
+            admin: Some(Digest::of(ADMIN.as_bytes())),
+            guidance: Box::new(|| Ok(Guidance { prompt: "Be kind.".into(), version: 3, ..Guidance::default() })),
+            judge: self.judge.clone(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),
         };
         let running = Gateway::start(config, parts).await.unwrap();

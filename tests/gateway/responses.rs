@@ -111,6 +111,40 @@ async fn a_model_of_another_shape_answers_in_items_and_is_continued_by_an_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tools_in_a_namespace_reach_a_model_of_another_shape_under_one_name() {
+    let stub = Stub::start(|_, request| {
+        if request.path.ends_with("/responses") {
+            return Reply::Http(404, vec![], String::new());
+        }
+        let last = request.conversation().pop().unwrap();
+        let calls: &[(&str, &str, &str)] = if last.1 == "go" { &[("t1", "agents__spawn", "{}")] } else { &[] };
+        match request.body["stream"] == true {
+            true => stream(events(request, "", calls)),
+            false => says(request, if calls.is_empty() { "done" } else { "" }, calls),
+        }
+    });
+    for dialect in [Dialect::OpenAi, Dialect::Anthropic] {
+        let mut bench = Bench::new(dialect, &stub.base_url()).await;
+        let tool = json!({"type": "function", "name": "spawn", "parameters": {"type": "object"}});
+        let tools = json!({"tools": [{"type": "namespace", "name": "agents", "tools": [tool]}]});
+        let call =
+            post(&bench.address, PATH, &[], &asked("go".into(), tools.clone())).await.json()["output"][0].clone();
+        assert_eq!((&call["namespace"], &call["name"]), (&"agents".into(), &"spawn".into()), "{call}");
+        let streamed = asked("go".into(), json!({"tools": tools["tools"], "stream": true}));
+        let streamed = post(&bench.address, PATH, &[], &streamed).await;
+        assert!(streamed.body.contains("\"namespace\":\"agents\""), "{streamed:?}");
+        let output = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "started"});
+        let history = json!([{"role": "user", "content": "go"}, call, output]);
+        let answer = post(&bench.address, PATH, &[], &asked(history, tools)).await;
+        assert_eq!(text(&answer.json()), "done", "{answer:?}");
+        assert_eq!(stub.requests().last().unwrap().tools(), ["agents__spawn"]);
+        let episodes = bench.episodes().await;
+        assert_eq!(episodes[0].turns.len(), 2, "one conversation");
+        assert_eq!(episodes[0].turns[0].action.tool_calls[0].name, "agents__spawn");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_without_the_path_is_tried_once() {
     let stub = chat_only();
     let bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;

@@ -197,7 +197,7 @@ fn the_second_signal_ends_the_program_whatever_it_waits_for() {
     let folder = Folder::new();
     // The plugin is compiled, so that the run begins at once.
     bench.out(&["run", &bench.guest("env_math"), "--episodes", "1"]);
-    let (mut child, _) = stuck(&bench, &folder);
+    let (mut child, interpreter) = stuck(&bench, &folder);
     let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
     let mut told = String::new();
     signal("-INT", child.id());
@@ -209,6 +209,8 @@ fn the_second_signal_ends_the_program_whatever_it_waits_for() {
     }
     signal("-INT", child.id());
     let output = child.wait_with_output().unwrap();
+    // It cannot see by itself that the program has ended, because it was stopped.
+    signal("-KILL", interpreter);
     assert_eq!(output.status.code(), Some(130), "{told}");
     assert!(output.stdout.is_empty(), "no summary: it ended at once, {}", stdout(&output));
 }

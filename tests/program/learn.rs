@@ -19,7 +19,7 @@ impl Bench {
 
     /// A run that learns something in a short time.
     fn shop(&self) -> Vec<String> {
-        self.shop_with(&["--iterations", "24", "--gate-every", "6", "--gate-pairs", "64", "--test-pairs", "60"])
+        self.shop_with(&["--iterations", "48", "--gate-every", "6", "--gate-pairs", "64", "--test-pairs", "60"])
     }
 
     /// The result of a learning run without timing.
@@ -44,7 +44,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     assert_eq!(learn["outcome"], "improved", "{}", learn["evaluation"]);
     assert!(learn["evaluation"]["lift"]["low"].as_f64().unwrap() > 0.0);
     assert_eq!(learn["evaluation"]["split"], "test");
-    assert_eq!((&learn["learned"], &learn["stopped"]), (&24.into(), &Value::Null));
+    assert_eq!((&learn["learned"], &learn["stopped"]), (&48.into(), &Value::Null));
     let kept: Vec<&Value> =
         learn["entries"].as_array().unwrap().iter().filter(|entry| entry["status"] == "deployed").collect();
     assert!(!kept.is_empty());
@@ -87,7 +87,7 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     let mean = |arguments: &[&str]| bench.json(arguments)["reward_mean"].as_f64().unwrap();
     let learned = bench.json(&["replay"]);
     let exact = learned["report"]["episodes"]["exact"].as_u64().unwrap();
-    assert!(exact > 24 * 64, "episodes of training, gate and test replay: {learned}");
+    assert!(exact > 48 * 64, "episodes of training, gate and test replay: {learned}");
     let (without, with) = (mean(&play), mean(&[&play[..], &["--playbook", "env-shop"]].concat()));
     assert!(with > without + 0.1, "{with} with, {without} without");
     let replayed = bench.json(&["replay"]);

@@ -81,6 +81,7 @@ fn with_live_episodes(bench: &Bench) {
             at: 5,
             outcome: ExchangeOutcome::Complete,
             document: "{}".into(),
+            pooled: None,
         };
         store.record_exchanges(ExchangeBatch { exchanges: vec![row], ..Default::default() }).await.unwrap();
     });
@@ -93,8 +94,8 @@ fn live_episodes_are_listed_shown_and_exported_like_others() {
     let rows = bench.json(&["episodes", "list", "--run", RUN]);
     let seen: Vec<_> =
         rows.as_array().unwrap().iter().map(|row| (row["id"].as_str().unwrap(), &row["state"])).collect();
-    assert_eq!((seen[0], seen[1]), (("ep-2", &"open".into()), ("ep-0", &"decided".into())), "{rows}");
-    assert!(seen[2].1["pending"].is_object() && rows[1]["live"] == true, "{rows}");
+    assert_eq!((seen[0], seen[2]), (("ep-2", &"open".into()), ("ep-0", &"decided".into())), "{rows}");
+    assert!(seen[1].1["pending"].is_object() && rows[1]["live"] == true, "{rows}");
     let text = bench.out(&["episodes", "list"]);
     for part in ["helpdesk", "session-0", "open", "pending", "decided"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -119,8 +120,8 @@ fn live_episodes_are_scored_and_their_verdicts_count() {
     assert_eq!(scored["report"]["rewards"][0]["added"], 2, "{scored}");
     let rows = bench.json(&["episodes", "list", "--run", RUN]);
     let rewards: Vec<_> = (1..3).map(|place| (&rows[place]["reward"], &rows[place]["revision"])).collect();
-    assert_eq!(rewards, [(&1.0.into(), &1.into()), (&0.0.into(), &1.into())], "{rows}");
-    assert!(rows[2]["state"]["pending"].is_object(), "the person's verdict is missing");
+    assert_eq!(rewards, [(&0.0.into(), &1.into()), (&1.0.into(), &1.into())], "newest first: {rows}");
+    assert!(rows[1]["state"]["pending"].is_object(), "the person's verdict is missing");
     let said = bench.json(&["feedback", "ep-1", "--score", "0.75"]);
     assert_eq!((&said["feedback"]["reward"], &said["feedback"]["state"]), (&0.75.into(), &"decided".into()), "{said}");
     bench.refused(&["feedback", "ep-2", "--score", "1"], &["episode ep-2 has not ended"]);

@@ -152,7 +152,7 @@ fn unreadable_input_can_be_rephrased() {
         return;
     };
     assert!(there.status.success());
-    let chat = format!("'{}' model chat '{tiny}' --max-tokens 6 --temperature 0", env!("CARGO_BIN_EXE_clawhost"));
+    let chat = format!("exec '{}' model chat '{tiny}' --max-tokens 6 --temperature 0", env!("CARGO_BIN_EXE_clawhost"));
     let terminal = |lines: &str| {
         use std::io::Write as _;
         let mut script = Command::new("script");

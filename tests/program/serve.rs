@@ -54,6 +54,89 @@ fn a_conversation_without_any_name_is_one_episode_and_is_judged() {
 }
 
 #[test]
+fn models_of_the_configuration_are_served_with_their_own_keys() {
+    let Some(bench) = Bench::new("models_of_the_configuration") else { return };
+    let (down, up) = (stub::Stub::start(|_, _| stub::Reply::Http(503, vec![], "{}".into())), echo());
+    let key = bench.data.path().join("a-key");
+    std::fs::write(&key, "sk-of-the-file").unwrap();
+    let configure = |key: &str| {
+        let (down, up) = (down.base_url(), up.base_url());
+        let text = format!(
+            "[models.a]\nmodel = \"openai:one@{down}\"\nretries = 1\n[models.b]\nmodel = \"openai:two@{up}\"\n{key}\n[models.both]\nfirst_of = [\"a\", \"b\"]\n"
+        );
+        std::fs::write(bench.data.path().join("gateway.toml"), text).unwrap();
+    };
+    configure("key_env = \"NO_SUCH_VARIABLE_OF_A_TEST\"");
+    let refused = bench.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(
+        stderr(&refused).contains("NO_SUCH_VARIABLE_OF_A_TEST has no key for the model `b`"),
+        "{}",
+        stderr(&refused)
+    );
+
+    configure(&format!("key_file = '{}'", key.display()));
+    let served = Served::start(&bench, &[]);
+    let body = serde_json::json!({"model": "both", "messages": [user("4")]});
+    assert_eq!(answer_of(&served.address, &body), "4");
+    served.terminate();
+    assert_eq!((down.requests().len(), up.requests().len()), (2, 1));
+    let sent = &up.requests()[0];
+    assert_eq!(sent.body["model"], "two");
+    assert!(sent.headers.iter().any(|(_, value)| value == "Bearer sk-of-the-file"), "{:?}", sent.headers);
+}
+
+/// Ends the gateway of a data folder, whatever became of the test.
+struct Stops<'a>(&'a Bench);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.run(&["stop"]);
+    }
+}
+
+#[test]
+fn a_gateway_in_the_background_is_started_found_and_stopped() {
+    let Some(bench) = Bench::new("a_gateway_in_the_background") else { return };
+    let stub = echo();
+    let upstream = upstream(&stub);
+    let start = ["start", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+    let idle = bench.run(&["status"]);
+    assert_eq!((idle.status.code(), stdout(&idle).contains("no gateway runs")), (Some(1), true), "{}", stdout(&idle));
+    bench.refused(&["start", "--listen", "127.0.0.1:0"], &["the gateway did not start: the gateway has no model"]);
+
+    let _stops = Stops(&bench);
+    let started = bench.json(&start);
+    let address = started["address"].as_str().unwrap();
+    assert_eq!(answer_of(address, &chat(&[user("4")])), "4");
+    let status = bench.json(&["status"]);
+    assert_eq!((&status["ready"], &status["process"]), (&true.into(), &started["process"]), "{status}");
+    bench.refused(&start, &["a gateway records into it already", "clawhost stop"]);
+
+    assert_eq!(bench.json(&["stop"])["stopped"], started["process"]);
+    let again = bench.run(&["stop"]);
+    let folder = bench.data.path().display().to_string();
+    assert_eq!((again.status.code(), stdout(&again).contains(&folder)), (Some(1), true), "{}", stdout(&again));
+    assert_eq!(listed(&bench).len(), 1, "everything is recorded");
+    assert_eq!(bench.run(&["status"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_reward_of_the_gateway_judges_answers_of_trainers() {
+    let Some(bench) = Bench::new("a_reward_of_the_gateway") else { return };
+    let stub = echo();
+    let reward = bench.guest("reward_format");
+    let served = Served::start_with(&bench, &["--upstream", &upstream(&stub), "--reward", &reward]);
+    let body = serde_json::json!({"messages": [user("hi")], "response": assistant("call look {}")}).to_string();
+    let answer = send(&served.address, "/compute_reward", &[], body.as_bytes()).answer();
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let judged = answer.json();
+    assert!(judged["reward_score"].is_number(), "{judged}");
+    assert_eq!(judged["reward_extra_info"]["verdicts"][0]["reward"], "reward-format", "{judged}");
+    drop(served);
+    bench.refused(&["episodes", "list"], &["no runs here yet"]);
+}
+
+#[test]
 fn a_killed_gateway_loses_no_completed_turn() {
     let Some(bench) = Bench::new("a_killed_gateway") else { return };
     // The third answer stops in its middle until the test is over.
@@ -150,8 +233,8 @@ fn a_gateway_that_cannot_start_says_what_to_change() {
     refused(&address, &[&one], &["cannot be listened on", "--listen"]);
     refused("0.0.0.0:0", &[&one], &["can be reached from other machines"]);
     refused("127.0.0.1:0", &[&one, &one], &["two models are called `m`", "--upstream"]);
-    refused("127.0.0.1:0", &[], &["--upstream"]);
-    refused("127.0.0.1:0", &["nonsense"], &["nonsense"]);
+    refused("127.0.0.1:0", &[], &["the gateway has no model", "clawhost setup", "gateway.toml", "--upstream SPEC"]);
+    refused("127.0.0.1:0", &["gpt-5"], &["`gpt-5` is not a model that a gateway serves", "openai:MODEL"]);
 }
 
 #[test]
@@ -164,7 +247,8 @@ fn keys_are_made_and_a_gateway_that_runs_takes_them_over() {
         send(&served.address, "/v1/chat/completions", &[("x-api-key", key)], body.as_bytes()).answer().status
     };
     assert_eq!(status("anything"), 200, "without keys none is looked at");
-    let made = bench.json(&["keys", "add", "ci", "--requests-per-minute", "600", "--no-train"]);
+    let limits = ["--requests-per-minute", "600", "--no-train", "--usd-per-day", "2.50", "--keep-days", "30"];
+    let made = bench.json(&[&["keys", "add", "ci"], &limits[..]].concat());
     let key = made["key"].as_str().unwrap().to_owned();
     // The file of keys is looked at every second.
     while status("anything") != 401 {
@@ -177,10 +261,16 @@ fn keys_are_made_and_a_gateway_that_runs_takes_them_over() {
         (&row["name"], &row["requests_per_minute"], &row["no_train"]),
         (&"ci".into(), &600.into(), &true.into())
     );
+    assert_eq!((&row["usd_per_day"], &row["keep_days"]), (&"2.5".into(), &30.into()));
+    // The record follows an answer within a moment.
+    while bench.json(&["keys"])["keys"][0]["tokens_today"] == 0 {}
+    assert_eq!(bench.json(&["keys"])["keys"][0]["usd_today"], "0");
+    assert_eq!(status("clawhost"), 200, "the placeholder counts as no key");
     assert!(!listed.to_string().contains(&key));
     let text = bench.out(&["keys", "list"]);
     assert!(text.contains("ci") && text.contains("600"), "{text}");
     bench.refused(&["keys", "add", "ci"], &["there is a key `ci` already"]);
+    bench.refused(&["keys", "add", "x", "--usd-per-day", "free"], &["must be an amount as 2.5"]);
     bench.refused(&["keys", "remove", "nobody"], &["there is no key `nobody`", "clawhost keys"]);
     bench.out(&["keys", "remove", "ci"]);
     while status("anything") != 200 {

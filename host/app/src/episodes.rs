@@ -5,9 +5,10 @@ use crate::{AppError, RequestError};
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
     DamagedRecord, Ending, Episode, EpisodeFilter, EpisodeProgress, EpisodeRow, EpisodeState, FailureFilter, Limits,
-    Listed, OpenEpisode, RewardFilter, RunId, StoreError, StoreReader,
+    OpenEpisode, RewardFilter, RunId, RunKind, StoreError, StoreReader,
 };
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// An episode in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,28 +46,27 @@ impl EpisodeQuery {
         Self { runs, ..Self::default() }
     }
 
-    /// The run, if the query is about one, and the store's filter at a time (milliseconds since 1970).
-    fn filter(
-        &self,
-        reader: &dyn StoreReader,
-        limit: Option<u64>,
-        now: u64,
-    ) -> Result<(Option<RunId>, EpisodeFilter), AppError> {
-        let run = match &self.runs {
-            RunChoice::All => None,
-            // A phase is a part of a run, and has its own episodes.
-            RunChoice::One(text) => Some(run_id(reader, text)?),
-            RunChoice::Newest => choose_runs(reader, &RunChoice::Newest)?.pop().map(|row| row.id),
-        };
+    /// The selected runs with the store's filters at a time (milliseconds since 1970).
+    fn selection(&self, reader: &dyn StoreReader, now: u64) -> Result<Selection, AppError> {
         let filter = EpisodeFilter {
-            run: run.clone(),
+            run: None,
             failure: self.failure.clone(),
             reward: self.reward,
             task: self.task.clone(),
             pending_at: self.is_pending.then_some(now),
-            limit,
+            is_live_newest_first: false,
+            limit: None,
         };
-        Ok((run, filter))
+        let runs = match &self.runs {
+            RunChoice::All => return Ok(Selection { runs: None, filters: vec![filter], is_live: true }),
+            // A phase is a part of a run, and has its own episodes.
+            RunChoice::One(text) => vec![run_id(reader, text)?],
+            several => choose_runs(reader, several)?.into_iter().map(|row| row.id).collect(),
+        };
+        let first = runs.first().map(|run| reader.run(run)).transpose()?.flatten();
+        let is_live = first.is_some_and(|row| row.kind == RunKind::Live);
+        let of = |run: &RunId| EpisodeFilter { run: Some(run.clone()), ..filter.clone() };
+        Ok(Selection { filters: runs.iter().map(of).collect(), runs: Some(runs), is_live })
     }
 
     /// Whether an open episode matches: it has no failure and no reward, and waits for no verdict.
@@ -76,13 +76,26 @@ impl EpisodeQuery {
     }
 }
 
+/// The runs of a query.
+struct Selection {
+    /// The runs, newest first. `None`: all.
+    runs: Option<Vec<RunId>>,
+    /// One for each run, or one for all.
+    filters: Vec<EpisodeFilter>,
+    /// Whether live runs may be among them.
+    is_live: bool,
+}
+
 /// Episodes in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodeList {
-    /// The run of the episodes. `None`: all runs.
-    pub run: Option<RunId>,
-    /// Newest run first, in order inside a run. Open episodes come first.
+    /// The runs of the episodes. `None`: all runs.
+    pub runs: Option<Vec<RunId>>,
+    /// Open episodes first, those with the latest exchange in front. Then newest run first, in order inside a run; live episodes are
+    /// newest first, over all runs if the newest ones are live.
     pub episodes: Vec<ListedEpisode>,
+    /// Number of matching episodes, those behind the limit included.
+    pub matching: u64,
     /// Episodes that cannot be read.
     pub damaged: Vec<DamagedRecord>,
 }
@@ -98,37 +111,57 @@ pub fn list_episodes(
     limit: Option<u64>,
     now: u64,
 ) -> Result<EpisodeList, AppError> {
-    let (run, filter) = query.filter(reader, limit, now)?;
-    let Listed { rows, damaged } = reader.list_episodes(&filter)?;
-    let open = reader.open_episodes(run.as_ref())?.into_iter().filter(|open| query.takes(&open.episode)).map(|open| {
-        let EpisodeProgress { episode, turns, is_complete, .. } = open;
-        let OpenEpisode { run, id, session, opened_at, .. } = episode;
-        let name = session.session.clone();
-        let row = EpisodeRow {
-            run: run.0,
-            id: id.0,
-            environment: session.agent,
-            task: session.session,
-            ending: EpisodeState::Open.name().to_owned(),
-            reward: None,
-            turns,
-            created_at: opened_at,
-            live: true,
-            pending_until: None,
-            revision: 0,
-        };
-        ListedEpisode { row, state: EpisodeState::Open, session: Some(name), complete: is_complete }
-    });
-    let recorded = rows.into_iter().map(|row| {
-        let complete = match row.live {
-            true => row.ending == Ending::Terminated.label(),
-            false => !row.ending.starts_with("failed"),
-        };
-        let session = row.live.then(|| row.task.clone());
-        ListedEpisode { state: row.state(now), row, session, complete }
-    });
+    let Selection { runs, filters, is_live } = query.selection(reader, now)?;
+    let (mut rows, mut damaged, mut matching) = (Vec::new(), Vec::new(), 0);
+    for filter in filters {
+        let filter = EpisodeFilter { is_live_newest_first: is_live, limit, ..filter };
+        let listed = reader.list_episodes(&filter)?;
+        rows.extend(listed.rows);
+        damaged.extend(listed.damaged);
+        matching += reader.count_episodes(&filter)?;
+    }
+    if runs.as_ref().is_some_and(|runs| runs.len() > 1) {
+        rows.sort_by_key(|row| Reverse(row.created_at));
+    }
+    let is_selected = |open: &EpisodeProgress| {
+        query.takes(&open.episode) && runs.as_ref().is_none_or(|runs| runs.contains(&open.episode.run))
+    };
+    let mut open: Vec<EpisodeProgress> = reader.open_episodes(None)?.into_iter().filter(is_selected).collect();
+    open.sort_by_key(|open| Reverse(open.last_at));
+    matching += open.len() as u64;
+    let recorded = rows.into_iter().map(|row| recorded(row, now));
     let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(EpisodeList { run, episodes: open.chain(recorded).take(most).collect(), damaged })
+    let episodes = open.into_iter().map(in_progress).chain(recorded).take(most).collect();
+    Ok(EpisodeList { runs, episodes, matching, damaged })
+}
+
+fn in_progress(open: EpisodeProgress) -> ListedEpisode {
+    let EpisodeProgress { episode, turns, is_complete, .. } = open;
+    let OpenEpisode { run, id, session, opened_at, .. } = episode;
+    let name = session.session.clone();
+    let row = EpisodeRow {
+        run: run.0,
+        id: id.0,
+        environment: session.agent,
+        task: session.session,
+        ending: EpisodeState::Open.name().to_owned(),
+        reward: None,
+        turns,
+        created_at: opened_at,
+        live: true,
+        pending_until: None,
+        revision: 0,
+    };
+    ListedEpisode { row, state: EpisodeState::Open, session: Some(name), complete: is_complete }
+}
+
+fn recorded(row: EpisodeRow, now: u64) -> ListedEpisode {
+    let complete = match row.live {
+        true => row.ending == Ending::Terminated.label(),
+        false => !row.ending.starts_with("failed"),
+    };
+    let session = row.live.then(|| row.task.clone());
+    ListedEpisode { state: row.state(now), row, session, complete }
 }
 
 /// The run and id of an episode that is given as an id or as `RUN/ID`. `None`: no run has a recorded episode with this
@@ -159,16 +192,20 @@ pub(crate) fn locate(reader: &dyn StoreReader, name: &str) -> Result<Option<(Run
 /// There is no such episode, several runs have this id, or it cannot be read.
 pub fn find_episode(reader: &dyn StoreReader, name: &str) -> Result<Episode, AppError> {
     let missing = || RequestError::NoEpisode { name: name.to_owned() };
-    if let Some((run, id)) = locate(reader, name)? {
-        return Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?);
+    match locate(reader, name) {
+        Ok(Some((run, id))) => Ok(reader.episode(&format!("{run}/{id}"))?.ok_or_else(missing)?),
+        Ok(None) => Ok(open_episode(reader, name)?.ok_or_else(missing)?),
+        // The name of a session may look like `RUN/ID`.
+        Err(error) => open_episode(reader, name)?.ok_or(error),
     }
-    Ok(open_episode(reader, name)?.ok_or_else(missing)?)
 }
 
 /// A live episode in progress as it would be if its session ended now, by its id, by `RUN/ID` or by its session's name.
 fn open_episode(reader: &dyn StoreReader, name: &str) -> Result<Option<Episode>, AppError> {
+    let of_run = name.split_once('/').and_then(|(run, id)| Some((run_id(reader, run).ok()?, id)));
     let is_meant = |open: &OpenEpisode| {
-        open.id.0 == name || open.session.session == name || format!("{}/{}", open.run, open.id) == name
+        let is_named = of_run.as_ref().is_some_and(|(run, id)| open.run == *run && open.id.0 == *id);
+        open.id.0 == name || open.session.session == name || is_named
     };
     let open = reader.open_episodes(None)?;
     let Some(found) = open.into_iter().map(|progress| progress.episode).find(|open| is_meant(open)) else {
@@ -191,8 +228,8 @@ fn open_episode(reader: &dyn StoreReader, name: &str) -> Result<Option<Episode>,
 /// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// The run of the episodes. `None`: all runs.
-    pub run: Option<RunId>,
+    /// The runs of the episodes, newest first. `None`: all runs.
+    pub runs: Option<Vec<RunId>>,
     /// Number of episodes.
     pub episodes: u64,
 }
@@ -209,10 +246,15 @@ pub fn export_episodes<E: From<AppError>>(
     now: u64,
     mut take: impl FnMut(&Episode) -> Result<(), E>,
 ) -> Result<Exported, E> {
-    let (run, filter) = query.filter(reader, None, now)?;
+    let Selection { runs, filters, .. } = query.selection(reader, now)?;
     let mut episodes = 0;
     let mut unreadable = None;
-    let Listed { rows, damaged } = reader.list_episodes(&filter).map_err(AppError::from)?;
+    let (mut rows, mut damaged) = (Vec::new(), Vec::new());
+    for filter in &filters {
+        let listed = reader.list_episodes(filter).map_err(AppError::from)?;
+        rows.extend(listed.rows);
+        damaged.extend(listed.damaged);
+    }
     for row in rows {
         match reader.episode(&format!("{}/{}", row.run, row.id)) {
             Ok(Some(episode)) => {
@@ -231,10 +273,12 @@ pub fn export_episodes<E: From<AppError>>(
     }
     if !damaged.is_empty() && unreadable.is_none() {
         // The same question, asked strictly, names the first of them.
-        reader.episodes(&filter).map_err(AppError::from)?;
+        for filter in &filters {
+            reader.episodes(filter).map_err(AppError::from)?;
+        }
     }
     match unreadable {
         Some(error) => Err(AppError::from(error).into()),
-        None => Ok(Exported { run, episodes }),
+        None => Ok(Exported { runs, episodes }),
     }
 }

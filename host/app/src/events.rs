@@ -108,6 +108,13 @@ pub enum Warning {
         /// The newest finished run of this specification.
         finished: Option<RunId>,
     },
+    /// Keys have a limit of US dollars, and models no prices: their answers count as free.
+    WithoutPrices {
+        /// The names of the keys.
+        keys: Vec<String>,
+        /// The aliases of the models.
+        models: Vec<String>,
+    },
     /// Metrics or a plot could not be written. The run continues.
     NotWritten {
         /// The error.

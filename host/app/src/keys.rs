@@ -1,10 +1,11 @@
 //! The keys of a gateway's clients: a file in the data folder with their digests.
 
-use crate::workspace::SystemClock;
+use crate::workspace::{SystemClock, Workspace};
 use crate::{AppError, RequestError, small_files};
-use clawhost_core::{Clock as _, Digest};
-use clawhost_gateway::{ClientKey, ClientKeys, KEY_PREFIX};
+use clawhost_core::{Clock as _, Digest, Usage};
+use clawhost_gateway::{ClientKey, ClientKeys, KEY_PREFIX, used_today};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The file in the data folder.
@@ -36,6 +37,10 @@ pub struct NewKey {
     pub requests_per_minute: Option<u32>,
     /// Tokens per day (UTC), read and generated.
     pub tokens_per_day: Option<u64>,
+    /// Millionths of a US dollar per day (UTC), of models with prices.
+    pub usd_micros_per_day: Option<u64>,
+    /// Days after which its episodes and responses are removed.
+    pub keep_days: Option<u32>,
 }
 
 /// The keys of a data folder.
@@ -47,12 +52,23 @@ pub fn client_keys(folder: &Path) -> Result<ClientKeys, AppError> {
     Ok(document.map(|document| ClientKeys::new(document.keys)).unwrap_or_default())
 }
 
+/// What the keys of a data folder have used today (UTC), by their names, as it is recorded.
+///
+/// # Errors
+/// The data folder cannot be read.
+pub fn used_by_keys(folder: &Path) -> Result<BTreeMap<String, Usage>, AppError> {
+    if !Workspace::is_used(folder) {
+        return Ok(BTreeMap::new());
+    }
+    Ok(used_today(&*Workspace::read(folder)?, SystemClock::default().now_ms())?)
+}
+
 /// Adds a key. Returns its text, which is kept nowhere.
 ///
 /// # Errors
 /// The name is taken or cannot be one, or the file cannot be written.
 pub fn add_client_key(folder: &Path, new: NewKey) -> Result<String, AppError> {
-    let NewKey { name, no_train, no_record, requests_per_minute, tokens_per_day } = new;
+    let NewKey { name, no_train, no_record, requests_per_minute, tokens_per_day, usd_micros_per_day, keep_days } = new;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(is_plain) {
         return Err(RequestError::KeyName { name, most: NAME_BYTES }.into());
@@ -66,7 +82,9 @@ pub fn add_client_key(folder: &Path, new: NewKey) -> Result<String, AppError> {
     let key = format!("{KEY_PREFIX}{}", bytes.map(|byte| format!("{byte:02x}")).concat());
     let digest = Digest::of(key.as_bytes());
     let created_at = SystemClock::default().now_ms();
-    keys.push(ClientKey { name, digest, created_at, no_train, no_record, requests_per_minute, tokens_per_day });
+    let unlimited = ClientKey::new(name, digest, created_at);
+    let limited = ClientKey { no_train, no_record, requests_per_minute, tokens_per_day, ..unlimited };
+    keys.push(ClientKey { usd_micros_per_day, keep_days, ..limited });
     small_files::write(folder, FILE, &Document { format: FORMAT, keys })?;
     Ok(key)
 }

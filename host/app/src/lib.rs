@@ -8,43 +8,80 @@
 //!
 //! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
 
+mod admin_key;
+mod background;
+mod collect;
 mod compiling;
+mod configuration;
+pub mod connect;
 mod data;
 pub mod demo;
+mod document;
 mod drivers;
 mod endpoints;
 mod episodes;
 mod error;
+mod error_words;
 mod evaluate;
 mod events;
 mod feedback;
+mod gateway_file;
+mod gateway_tail;
+mod gateway_watch;
+mod guidance;
 mod host;
 mod idle;
 mod inspect;
+mod judge;
 mod keys;
 pub mod learn;
 pub mod local_models;
+mod masked;
 mod models;
+mod no_runs;
 mod outcome;
 pub mod playbooks;
 pub mod plot;
 mod plugins;
+mod reload;
 mod replay;
 mod request_error;
+mod request_hints;
 mod resume;
 mod run;
 mod run_file;
 mod runs;
 mod score;
 mod serve;
+mod served_models;
 mod session;
+mod settled;
+mod setup;
 mod small_files;
 mod stored;
 mod tasks;
+mod tls;
+mod traces;
+mod unpriced;
+mod watched_folder;
 mod workspace;
 
+pub use admin_key::known_admin_key;
+pub use background::{
+    BackgroundGateway, ConfigurationState, FormerWeights, gateway_is_ready, reload_gateway, running_gateway,
+    start_gateway, start_log, stop_gateway,
+};
 pub use clawhost_child::ChildProgram;
+pub use clawhost_engine::denied_alias;
+pub use clawhost_gateway::{
+    ACCESS_LOG, ClientKey, GatewayStats, RecordPolicy, SessionEvent, dollars, return_freed_memory, usd_micros,
+};
 pub use clawhost_model::tokens::TextHost;
+pub use collect::{
+    COLLECT_CONCURRENCY, COLLECT_MEMBERS, COLLECT_TIME, CollectReport, CollectRequest, Collected, GATEWAY_KEY_VARIABLE,
+    OnCollected, collect,
+};
+pub use configuration::{ConfiguredKey, configured_keys, default_of_key, set_configured_key, unset_configured_key};
 pub use data::{
     Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
 };
@@ -55,11 +92,17 @@ pub use error::{AppError, ErrorKind, WrongOption};
 pub use evaluate::evaluate;
 pub use events::{Event, EventSink, Silent, TaskDifference, Warning};
 pub use feedback::{FeedbackReport, FeedbackRequest, give_feedback};
+pub use gateway_file::{GATEWAY_FILE, GatewayFile, GatewaySection, LogSection, MOST_RETRIES, ModelSection, TlsSection};
+pub use gateway_tail::{GatewayTail, Said, TailLine, TailedExchange};
+pub use gateway_watch::{GatewayEvents, GatewayRates, GatewaySummary, GatewayWatch, SeenEvent};
 pub use host::HostSettings;
 pub use inspect::{Inspected, inspect};
-pub use keys::{NewKey, add_client_key, client_keys, remove_client_key};
+pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, rehearse};
-pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, folder_name, read_folder};
+pub use models::{
+    MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,
+};
+pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use replay::{
@@ -75,6 +118,9 @@ pub use runs::{
 };
 pub use score::{RewardInUse, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, score};
 pub use serve::{GATEWAY_LISTEN, ServeRequest, Serving, has_unsettled, serve, settle_live};
+pub use settled::{ClosedSessions, close_sessions};
+pub use setup::{ModelKey, ModelSpec, SetUp, SetupDefaults, SetupRequest, set_up, setup_defaults};
 pub use stored::StoredEpisodes;
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
+pub use unpriced::limits_without_prices;
 pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

@@ -11,7 +11,7 @@ use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_gateway::ModelSource;
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{LocalModel, ModelFolder};
+use clawhost_model::{LocalModel, ModelFolder, TokenCalls};
 use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, Upstream,
     UpstreamConfig, key_from_file,
@@ -131,6 +131,29 @@ pub struct ModelFactory {
     spent_by_plugins: Arc<Account>,
     idle: Arc<IdleTally>,
     secrets: KnownSecrets,
+}
+
+/// How a gateway asks an endpoint.
+#[derive(Debug, Clone, Default)]
+pub struct ServedOptions {
+    /// Its key. `None`: the one of its kind, if its address may have it.
+    pub key: Option<Secret>,
+    /// Whether a client's own key is passed on. Then it has none of its own.
+    pub passes_key: bool,
+    /// Longest silence in seconds. `None`: that of all models.
+    pub timeout_seconds: Option<u64>,
+    /// The number that a local model's answers give as the version of its weights.
+    pub weights_number: u64,
+}
+
+/// Whether a model is asked over the network, from its text.
+pub(crate) fn is_endpoint(spec: &str) -> bool {
+    spec.split_once(':').is_some_and(|(kind, _)| Dialect::ALL.into_iter().any(|dialect| dialect.name() == kind))
+}
+
+/// The folder of a local model, from its text.
+pub(crate) fn local_folder(spec: &str) -> Option<&str> {
+    spec.strip_prefix("local:").filter(|folder| !folder.is_empty())
 }
 
 /// A policy model, and whether it reads system messages.
@@ -256,35 +279,54 @@ impl ModelFactory {
         Ok((key, key_held_back))
     }
 
-    fn endpoint(&self, dialect: Dialect, spec: &str, rest: &str, events: &dyn EventSink) -> Result<Endpoint, AppError> {
-        let (name, address) = Self::named(dialect, spec, rest)?;
-        let (key, key_held_back) = self.key_for(dialect, address, events)?;
-        Ok(Endpoint::new(EndpointConfig {
-            key,
+    /// A client, with the key that it uses.
+    fn endpoint(
+        &self,
+        dialect: Dialect,
+        (name, address): (&str, &str),
+        options: &ServedOptions,
+        events: &dyn EventSink,
+    ) -> Result<(Endpoint, Option<Secret>), AppError> {
+        let (key, key_held_back) = match (&options.key, options.passes_key) {
+            (Some(key), _) => (Some(key.clone()), false),
+            (None, true) => (None, false),
+            (None, false) => self.key_for(dialect, address, events)?,
+        };
+        let endpoint = Endpoint::new(EndpointConfig {
+            key: key.clone(),
             key_held_back,
+            without_key: options.passes_key,
             known: self.secrets.clone(),
-            timeout: Duration::from_secs(self.settings.timeout_seconds),
+            timeout: self.timeout(options),
             retries: self.settings.retries,
             concurrency: self.concurrency,
             ..EndpointConfig::new(dialect, name, address)
-        })?)
+        })?;
+        if endpoint.key().is_some_and(|key| !key.is_scrubbed()) {
+            events.event(Event::Warning(Warning::KeyNotScrubbed { kind: dialect.name().to_owned() }));
+        }
+        Ok((endpoint, key))
     }
 
-    fn local(&self, folder: &str, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
+    fn timeout(&self, options: &ServedOptions) -> Duration {
+        Duration::from_secs(options.timeout_seconds.unwrap_or(self.settings.timeout_seconds))
+    }
+
+    fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
         let path = Path::new(folder);
         let model = read_folder(path, &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
-        Ok(model.open(&folder_name(path), &device)?)
+        Ok(model.open_version(number, &folder_name(path), &device)?)
     }
 
     /// The policy model.
     pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
         let wrong = |error: AppError| error.of_option(Key::Policy);
-        let Some(folder) = spec.strip_prefix("local:").filter(|folder| !folder.is_empty()) else {
+        let Some(folder) = local_folder(spec) else {
             let model = idle::counted(spec, self.model(spec, events).map_err(wrong)?, &self.idle);
             return Ok(Opened { model, ignores_system_prompt: false });
         };
-        Ok(self.opened(self.local(folder, events).map_err(wrong)?))
+        Ok(self.opened(self.local(folder, 0, events).map_err(wrong)?))
     }
 
     /// A local model that is open already.
@@ -301,15 +343,12 @@ impl ModelFactory {
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let model: Arc<dyn Llm> = match (dialect, kind) {
             (Some(dialect), _) => {
-                let endpoint = self.endpoint(dialect, spec, rest, events)?;
-                if endpoint.key().is_some_and(|key| !key.is_scrubbed()) {
-                    events.event(Event::Warning(Warning::KeyNotScrubbed { kind: kind.to_owned() }));
-                }
-                Arc::new(endpoint)
+                let named = Self::named(dialect, spec, rest)?;
+                Arc::new(self.endpoint(dialect, named, &ServedOptions::default(), events)?.0)
             }
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
             (_, "random") if rest.is_empty() => Arc::new(RandomPlayer),
-            (_, "local") if !rest.is_empty() => self.local(rest, events)?,
+            (_, "local") if !rest.is_empty() => self.local(rest, 0, events)?,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
                 let known = ["follower", "random", "openai", "anthropic", "local", "script"];
@@ -324,25 +363,39 @@ impl ModelFactory {
     ///
     /// # Errors
     /// The text is not a model, or the model cannot be used.
-    pub fn served(&self, spec: &str, events: &dyn EventSink) -> Result<(String, ModelSource), AppError> {
+    pub fn served(
+        &self,
+        spec: &str,
+        options: &ServedOptions,
+        events: &dyn EventSink,
+    ) -> Result<(String, ModelSource), AppError> {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
-        let client = self.model(spec, events)?;
         let Some(dialect) = dialect else {
-            let name = if kind == "local" { folder_name(Path::new(rest)) } else { kind.to_owned() };
-            return Ok((name, ModelSource::Local(client)));
+            if let Some(folder) = local_folder(spec) {
+                let model = self.local(folder, options.weights_number, events)?;
+                let tokens = Arc::new(TokenCalls::new(model.clone()));
+                let source = ModelSource::LocalTokens { model: self.metered(model), tokens };
+                return Ok((folder_name(Path::new(folder)), source));
+            }
+            let model = self.model(spec, events).map_err(|error| match error {
+                AppError::Request(RequestError::UnknownModel { spec, .. }) => RequestError::NotServed { spec }.into(),
+                other => other,
+            })?;
+            return Ok((kind.to_owned(), ModelSource::Local(model)));
         };
         let (name, address) = Self::named(dialect, spec, rest)?;
-        let (key, _) = self.key_for(dialect, address, &crate::Silent)?;
+        let (endpoint, key) = self.endpoint(dialect, (name, address), options, events)?;
+        let client = self.metered(Arc::new(endpoint));
         let upstream = Upstream::new(UpstreamConfig {
             dialect,
             base_url: address.to_owned(),
             key,
-            silence: Duration::from_secs(self.settings.timeout_seconds),
+            silence: self.timeout(options),
             known: self.secrets.clone(),
         })?;
         let (upstream, model) = (Arc::new(upstream), name.to_owned());
-        Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: false }))
+        Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: options.passes_key }))
     }
 
     fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {

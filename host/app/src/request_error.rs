@@ -1,6 +1,7 @@
-//! Invalid requests, each with suggested remedies.
+//! Invalid requests. `request_hints` suggests remedies for them.
 
-use clawhost_core::{FEEDBACK_KEY_BYTES, Hint, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption, escaped};
+use crate::error_words::{did_you_mean, differences, known_aliases, listed, which_model};
+use clawhost_core::{FEEDBACK_KEY_BYTES, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption};
 use clawhost_model::LocalModelError;
 use clawhost_run_config::Difference;
 
@@ -25,6 +26,14 @@ pub enum RequestError {
         spec: String,
         /// The nearest kind of model.
         nearest: Option<String>,
+    },
+    /// A text that is no model of a gateway.
+    #[error(
+        "`{spec}` is not a model that a gateway serves; write openai:MODEL, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL or local:DIR"
+    )]
+    NotServed {
+        /// The text.
+        spec: String,
     },
     /// An endpoint without a model's name.
     #[error("`{spec}` names no model; write {kind}:MODEL@{address}")]
@@ -63,6 +72,14 @@ pub enum RequestError {
     EmptyKeyFile {
         /// The file.
         path: String,
+    },
+    /// A variable of the environment that should have a model's key, and has none.
+    #[error("the variable {variable} has no key for the model `{alias}`")]
+    NoKeyInVariable {
+        /// The model.
+        alias: String,
+        /// The variable.
+        variable: String,
     },
     /// A text that would have no effect, because the chat template omits system messages.
     #[error(
@@ -115,8 +132,19 @@ pub enum RequestError {
         run: String,
     },
     /// No runs at all.
-    #[error("no runs here yet; play some episodes with `clawhost run`")]
+    #[error(
+        "no runs here yet; play some episodes with `clawhost run`, or record those of agents with `clawhost serve`"
+    )]
     NoRuns,
+    /// No runs in the data folder of a gateway that runs.
+    #[error("no runs here yet; what agents ask the gateway at {origin} is recorded")]
+    NothingCaptured {
+        /// Where clients reach it.
+        origin: String,
+    },
+    /// No runs in a data folder with the configuration of a gateway.
+    #[error("no runs here yet; a gateway is configured here, and does not run")]
+    GatewayNotStarted,
     /// An unknown episode.
     #[error(
         "no episode `{name}` here; `clawhost episodes list` shows those of the newest run, and of another run with its name"
@@ -210,6 +238,131 @@ pub enum RequestError {
         /// The folder.
         folder: String,
     },
+    /// A data folder whose gateway does not run.
+    #[error("{folder}: no gateway runs in this data folder")]
+    NoGateway {
+        /// The folder.
+        folder: String,
+    },
+    /// A gateway that cannot be asked.
+    #[error("the gateway does not answer: {why}")]
+    GatewayDoesNotAnswer {
+        /// Why.
+        why: String,
+    },
+    /// A gateway whose clients need keys, and no key.
+    #[error("the gateway has keys of clients; set {variable} to one of them")]
+    GatewayKey {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// A request that a gateway refuses.
+    #[error("the gateway refuses with status {status}: {why}")]
+    GatewayRefuses {
+        /// The status.
+        status: u16,
+        /// Its words.
+        why: String,
+    },
+    /// A name that a collection cannot have.
+    #[error("`{name}` cannot name a collection: it must be one short line without `/`")]
+    CollectionName {
+        /// The name.
+        name: String,
+    },
+    /// A gateway in the background that ended at once.
+    #[error("the gateway did not start: {why}")]
+    GatewayDidNotStart {
+        /// Its last words.
+        why: String,
+    },
+    /// A gateway that goes on.
+    #[error("the gateway, process {process}, does not stop: {why}")]
+    GatewayDoesNotStop {
+        /// Its process.
+        process: u32,
+        /// Why.
+        why: String,
+    },
+    /// A changed configuration that a gateway did not take over.
+    #[error("the gateway goes on with the configuration that it has: {why}")]
+    NotReloaded {
+        /// Why.
+        why: String,
+    },
+    /// Changed files of a local model that a gateway cannot use.
+    #[error("the model `{alias}` answers with its former weights: {why}")]
+    FormerWeights {
+        /// The alias.
+        alias: String,
+        /// Why.
+        why: String,
+    },
+    /// Files of a model that were replaced while they were read.
+    #[error("the model folder {folder} changed while it was read")]
+    FolderChanged {
+        /// The folder.
+        folder: String,
+    },
+    /// A text that is no name of a variable.
+    #[error("`{name}` cannot be the name of a variable: letters, digits and `_`, no digit first")]
+    VariableName {
+        /// The text.
+        name: String,
+    },
+    /// A text that is no address of a gateway.
+    #[error("`{address}` is not the address of a gateway; write http://HOST:PORT or https://HOST:PORT")]
+    GatewayAddress {
+        /// The text.
+        address: String,
+    },
+    /// A text that cannot be an alias.
+    #[error("`{alias}` cannot be the name of a model for clients")]
+    ModelAlias {
+        /// The text.
+        alias: String,
+    },
+    /// A model must be named.
+    #[error("{}{}", which_model(unknown.as_deref()), known_aliases(known))]
+    WhichModel {
+        /// The alias that was named, and that there is not. `None`: none was named.
+        unknown: Option<String>,
+        /// The aliases of the configuration.
+        known: Vec<String>,
+    },
+    /// A client that is not connected.
+    #[error("{file}: {client} is not connected by this program")]
+    NotConnected {
+        /// The client.
+        client: String,
+        /// Its file.
+        file: String,
+    },
+    /// A text that is no key of a configuration.
+    #[error("`{key}` is not a key; write it as in models.fast.retries")]
+    ConfigurationKey {
+        /// The text.
+        key: String,
+    },
+    /// A key of the configuration that is not set.
+    #[error("`{key}` is not set{}", did_you_mean(nearest.as_deref()))]
+    NotConfigured {
+        /// The key.
+        key: String,
+        /// The nearest one that is set.
+        nearest: Option<String>,
+    },
+    /// A value that a key of the configuration cannot have.
+    #[error("`{key}` stays as it is, because the configuration would be invalid: {why}")]
+    ConfigurationValue {
+        /// The key.
+        key: String,
+        /// Why.
+        why: String,
+    },
+    /// A text that is no record policy.
+    #[error(transparent)]
+    RecordPolicy(#[from] clawhost_gateway::NoRecordPolicy),
     /// A name that a client's key cannot have.
     #[error("`{name}` cannot name a key: letters, digits, `-`, `_` and `.`, at most {most} of them")]
     KeyName {
@@ -352,6 +505,7 @@ impl RequestError {
         match self {
             Self::UnknownOption { .. } => "unknown_option",
             Self::UnknownModel { .. } => "unknown_model",
+            Self::NotServed { .. } => "not_served",
             Self::NoModelName { .. } => "no_model_name",
             Self::NoModelFolder { .. } => "no_model_folder",
             Self::ModelFolder { .. } => "model_folder",
@@ -365,6 +519,8 @@ impl RequestError {
             Self::AmbiguousRun { .. } => "ambiguous_run",
             Self::TooManyTags { .. } => "too_many_tags",
             Self::NoRuns => "no_runs",
+            Self::NothingCaptured { .. } => "nothing_captured",
+            Self::GatewayNotStarted => "gateway_not_started",
             Self::NoEpisode { .. } => "no_episode",
             Self::EpisodeOpen { .. } => "episode_open",
             Self::AmbiguousEpisode { .. } => "ambiguous_episode",
@@ -377,7 +533,27 @@ impl RequestError {
             Self::NothingDecided { .. } => "nothing_decided",
             Self::OtherEnvironment { .. } => "other_environment",
             Self::RunBusy { .. } => "run_busy",
+            Self::NoKeyInVariable { .. } => "no_key_in_variable",
             Self::GatewayRuns { .. } => "gateway_runs",
+            Self::NoGateway { .. } => "no_gateway",
+            Self::GatewayDoesNotAnswer { .. } => "gateway_does_not_answer",
+            Self::GatewayKey { .. } => "gateway_key",
+            Self::GatewayRefuses { .. } => "gateway_refuses",
+            Self::CollectionName { .. } => "collection_name",
+            Self::GatewayDidNotStart { .. } => "gateway_did_not_start",
+            Self::GatewayDoesNotStop { .. } => "gateway_does_not_stop",
+            Self::NotReloaded { .. } => "not_reloaded",
+            Self::FormerWeights { .. } => "former_weights",
+            Self::FolderChanged { .. } => "folder_changed",
+            Self::VariableName { .. } => "variable_name",
+            Self::GatewayAddress { .. } => "gateway_address",
+            Self::ModelAlias { .. } => "model_alias",
+            Self::WhichModel { .. } => "which_model",
+            Self::NotConnected { .. } => "not_connected",
+            Self::ConfigurationKey { .. } => "configuration_key",
+            Self::NotConfigured { .. } => "not_configured",
+            Self::ConfigurationValue { .. } => "configuration_value",
+            Self::RecordPolicy(_) => "record_policy",
             Self::KeyName { .. } => "key_name",
             Self::KeyExists { .. } => "key_exists",
             Self::NoSuchKey { .. } => "no_such_key",
@@ -401,54 +577,4 @@ impl RequestError {
             Self::NoPlugin { .. } => "no_plugin",
         }
     }
-
-    /// Suggested remedies.
-    pub fn hints(&self) -> Vec<Hint> {
-        match self {
-            Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
-            Self::UnknownModel { .. } | Self::NoModelName { .. } => vec![Hint::ChangeThis],
-            Self::NoRun { .. } => vec![Hint::command("runs list", "shows the latest")],
-            Self::CannotResume { .. } => vec![Hint::NewRun],
-            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "judges one")],
-            Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
-            Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
-            Self::GatewayRuns { .. } => vec![Hint::OtherDataFolder],
-            Self::KeyExists { .. } | Self::NoSuchKey { .. } => vec![Hint::command("keys", "lists the keys")],
-            Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
-            Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
-            Self::ModelFolder { error, .. } => error.hints(),
-            Self::SystemPromptUnsupported { .. } => {
-                let does = "makes one that reads it, on request";
-                vec![Hint::command("model init DIR", does)]
-            }
-            Self::NotConfirmed { .. } => vec![Hint::command("endpoints", "lists the confirmed addresses")],
-            Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
-            Self::NoAdapter { .. } => vec![Hint::change("adapter")],
-            Self::NoPlugin { .. } => vec![Hint::change("plugins")],
-            _ => Vec::new(),
-        }
-    }
-}
-
-/// Number of runs that are shown.
-fn listed(runs: &[RunId]) -> String {
-    let shown: Vec<String> = runs.iter().take(SHOWN).map(|run| escaped(&run.0, 100)).collect();
-    let more = if runs.len() > SHOWN { ", ..." } else { "" };
-    format!("{}{more}", shown.join(", "))
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
-}
-
-/// Number of differences that are shown. The others usually have the same cause.
-const SHOWN: usize = 3;
-
-fn differences(all: &[Difference]) -> String {
-    let shown: Vec<String> = all.iter().take(SHOWN).map(ToString::to_string).collect();
-    let more = match all.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(", and {more} more differ"),
-    };
-    format!("{}{more}", shown.join(", "))
 }

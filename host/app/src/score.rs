@@ -7,7 +7,7 @@ use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId, RunKind};
-use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, score_stored};
+use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, Unread, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
 use serde::Serialize;
 
@@ -137,6 +137,8 @@ pub async fn score(
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
     let rules = plugins.rewards(&rewards).await?;
     let mut scored = Scored { rewards: rules.iter().map(RewardInUse::from).collect(), runs: Vec::new(), damaged };
+    // One warning for all runs: each key of a gateway has a run.
+    let mut unread: Vec<Unread> = Vec::new();
     for (_lease, run) in wanted {
         let mut source = StoredEpisodes::of_run(&*reader, &run)?;
         let total = source.remaining();
@@ -148,7 +150,15 @@ pub async fn score(
         };
         let progress = |done| events.event(Event::Progress { done, total });
         let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
-        report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
+        for one in &report.unread {
+            match unread
+                .iter_mut()
+                .find(|known: &&mut Unread| (&known.reward, &known.reads) == (&one.reward, &one.reads))
+            {
+                Some(known) => known.episodes += one.episodes,
+                None => unread.push(one.clone()),
+            }
+        }
         scored.damaged.extend(source.take_damaged());
         let is_live = reader.run(&run)?.is_some_and(|row| row.kind == RunKind::Live);
         scored.runs.push(ScoredRun { run, is_live, report });
@@ -156,5 +166,6 @@ pub async fn score(
             break;
         }
     }
+    unread.into_iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread))));
     Ok(scored)
 }

@@ -1,19 +1,30 @@
 //! Serves models to agents through a gateway that records what passes.
 
+use crate::admin_key::admin_key;
+use crate::background::{Announced, announce, origin, reachable};
+use crate::data::Expiry;
 use crate::events::EventSink;
-use crate::keys::{FILE, client_keys};
+use crate::gateway_file::{GatewayFile, TlsSection};
+use crate::guidance::guidance;
+use crate::judge::judge;
+use crate::keys::client_keys;
 use crate::models::{ModelFactory, ModelSettings};
+use crate::reload::{Configuration, Watch, watch};
+use crate::served_models::ServedModels;
+use crate::settled::caught_up;
+use crate::traces::trace_settings;
+use crate::unpriced::warn;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Lease, LeaseMode, LeaseSubject, LiveReader as _};
+use clawhost_core::{Digest, Lease, LeaseMode, LeaseSubject, LiveReader as _};
 use clawhost_gateway::{
-    CaptureStore, Gateway, GatewayConfig, GatewayCounts, GatewayParts, Running, ServedModel, is_waiting, settle,
+    CaptureStore, Gateway, GatewayChange, GatewayConfig, GatewayCounts, GatewayParts, Running, is_waiting, settle,
 };
-use clawhost_run_config::BudgetSpec;
+use clawhost_run_config::{BudgetSpec, PluginSpec};
 use clawhost_store::Reader;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// The folder of exchanges that wait for the database, in the data folder.
@@ -30,14 +41,24 @@ pub struct ServeRequest {
     pub listen: Option<String>,
     /// Names under which the gateway may be addressed, beside those of this machine.
     pub hosts: Vec<String>,
-    /// Models as `SPEC` or `ALIAS=SPEC`, with a SPEC as of a policy.
+    /// Models as `SPEC` or `ALIAS=SPEC`, with a SPEC as of a policy, beside those of [`GatewayFile`].
     pub upstreams: Vec<String>,
     /// Seconds after its last exchange at which a session ends. `None`: the default.
     pub session_idle: Option<u64>,
+    /// The certificate that it shows, in the place of the one of [`GatewayFile`].
+    pub tls: Option<TlsSection>,
+    /// Whether the models of `upstreams` get the key of the client that asks.
+    pub pass_key: bool,
+    /// Further attempts at the models of `upstreams` after one that failed.
+    pub retries: u32,
+    /// Whether the access log is written, even if the configuration does not ask for it.
+    pub access_log: bool,
+    /// Rewards that judge answers for trainers. They ask no models.
+    pub rewards: Vec<PluginSpec>,
 }
 
-/// Takes over what a gateway left that was killed, so that readers see it. Does nothing while a gateway runs, or in a folder that cannot
-/// be written. With `closes`, all open sessions become episodes, whose number is returned. `None`: a gateway runs.
+/// Takes over what a gateway left that was killed, so that readers see it. While a gateway runs, waits until it has taken over what it
+/// recorded before. With `closes`, all open sessions become episodes, whose number is returned. `None`: a gateway runs.
 ///
 /// # Errors
 /// The database cannot be written.
@@ -48,8 +69,11 @@ pub async fn settle_live(workspace: &Workspace, closes: bool) -> Result<Option<u
     if !is_needed {
         return Ok(Some(0));
     }
-    let Some(_lease) = workspace.lease(&LeaseSubject::Gateway, LeaseMode::Exclusive)? else { return Ok(None) };
     let spool = folder.join(SPOOL);
+    let Some(_lease) = workspace.lease(&LeaseSubject::Gateway, LeaseMode::Exclusive)? else {
+        caught_up(&folder, &spool).await;
+        return Ok(None);
+    };
     Ok(Some(settle(store(workspace, &folder), &spool, workspace.clock(), closes).await?))
 }
 
@@ -59,34 +83,16 @@ pub fn has_unsettled(folder: &Path) -> bool {
     taken.is_ok_and(|taken| is_waiting(&folder.join(SPOOL), taken))
 }
 
-/// How often the file of keys is looked at.
-const KEYS_CHECK: Duration = Duration::from_secs(1);
-
-/// Takes changed keys over while a gateway runs. A file that cannot be read leaves the keys as they are.
-async fn watch_keys(folder: PathBuf, running: Weak<Running>) {
-    let changed = || std::fs::metadata(folder.join(FILE)).and_then(|file| Ok((file.modified()?, file.len()))).ok();
-    let mut known = changed();
-    let mut clock = tokio::time::interval(KEYS_CHECK);
-    loop {
-        clock.tick().await;
-        let now = changed();
-        let Some(running) = running.upgrade() else { return };
-        if now == known {
-            continue;
-        }
-        match client_keys(&folder) {
-            Ok(keys) => running.set_keys(keys),
-            Err(error) => tracing::error!("the keys were not taken over: {error}"),
-        }
-        known = now;
-    }
-}
-
 /// A gateway that runs.
 #[derive(Debug)]
 pub struct Serving {
     running: Arc<Running>,
     watching: JoinHandle<()>,
+    is_encrypted: bool,
+    /// Tells the watch to look at once.
+    asked: Arc<Notify>,
+    /// Says where it listens.
+    _announced: Arc<Announced>,
     /// One gateway per data folder.
     _lease: Box<dyn Lease>,
 }
@@ -97,9 +103,19 @@ impl Serving {
         self.running.address()
     }
 
+    /// Where clients of this machine reach it.
+    pub fn origin(&self) -> String {
+        origin(reachable(self.address()), self.is_encrypted)
+    }
+
     /// Counts since the start.
     pub fn counts(&self) -> GatewayCounts {
         self.running.counts()
+    }
+
+    /// Reads its configuration and its keys again, as it does by itself within a second of a change.
+    pub fn reload(&self) {
+        self.asked.notify_one();
     }
 
     /// Ends it in order: requests that are under way end, and everything recorded is in the store.
@@ -114,14 +130,6 @@ impl Serving {
     }
 }
 
-/// The alias and the model's text of `ALIAS=SPEC`. An address may contain `=`, a kind of model contains none.
-fn alias(text: &str) -> (Option<&str>, &str) {
-    match text.split_once('=') {
-        Some((alias, spec)) if !alias.is_empty() && !alias.contains(':') => (Some(alias), spec),
-        _ => (None, text),
-    }
-}
-
 /// Starts a gateway.
 ///
 /// # Errors
@@ -131,33 +139,53 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let lease = workspace.lease(&LeaseSubject::Gateway, LeaseMode::Exclusive)?;
     let lease = lease.ok_or_else(|| RequestError::GatewayRuns { folder: folder.display().to_string() })?;
     let budget = BudgetSpec::default();
-    // Agents try again themselves, and know for how long.
+    // The gateway itself tries again, as its models say.
     let settings = ModelSettings { retries: 0, ..workspace.settings().models.clone() };
     let factory = ModelFactory::new(settings, &budget, CONCURRENCY, workspace.secrets().clone());
-    let mut models = Vec::new();
-    for text in &request.upstreams {
-        let (alias, spec) = alias(text);
-        let (name, source) = factory.served(spec, events)?;
-        models.push(ServedModel { alias: alias.map_or(name, str::to_owned), source });
-    }
-    let listen = request.listen.unwrap_or_else(|| GATEWAY_LISTEN.to_owned());
-    let mut config = GatewayConfig::new(listen, folder.join(SPOOL));
-    config.hosts = request.hosts;
-    if let Some(seconds) = request.session_idle {
-        config.sessions.idle_ms = seconds.saturating_mul(1000);
-    }
+    let models = ServedModels::new(factory, &request.upstreams, (request.pass_key, request.retries), events)?;
+    let file = GatewayFile::of(&folder)?;
+    let mut config = GatewayConfig::new(GATEWAY_LISTEN, folder.join(SPOOL));
+    let idle_ms = config.sessions.idle_ms;
+    let mut configuration = Configuration::new(folder.clone(), request.clone(), models, file.clone(), idle_ms);
+    let GatewayChange { models, hosts, session_idle_ms, record, tls } = configuration.change(&file, events)?;
+    config.listen = request.listen.or(file.gateway.listen).unwrap_or(config.listen);
+    (config.hosts, config.sessions.idle_ms, config.record) = (hosts, session_idle_ms, record);
+    let certificate = tls.as_ref().map(|tls| Digest::of(tls.certificate()));
+    config.tls = tls;
+    config.access_log = request.access_log || file.log.access;
+    config.traces = trace_settings(|name| std::env::var(name).ok());
+    config.redaction = Arc::new(file.redaction.compiled()?);
+    let expiry = Expiry::new(workspace, file.retention.days);
+    let admin = admin_key(&folder)?;
+    workspace.secrets().add(&admin);
+    let keys = client_keys(&folder)?;
+    let aliases = configuration.aliases();
+    warn(&keys, aliases.without_prices.clone(), events);
     let parts = GatewayParts {
         store: store(workspace, &folder),
         clock: workspace.clock(),
         secrets: workspace.secrets().clone(),
         capture_key: workspace.capture_key()?,
         models,
-        keys: client_keys(&folder)?,
+        keys,
+        admin: Some(Digest::of(admin.expose().as_bytes())),
+        guidance: guidance(&folder, file.gateway.playbook),
+        judge: judge(workspace, &request.rewards, events).await?,
         new_run: workspace.live_runs(),
     };
     let running = Arc::new(Gateway::start(config, parts).await?);
-    let watching = tokio::spawn(watch_keys(folder, Arc::downgrade(&running)));
-    Ok(Serving { running, watching, _lease: lease })
+    let started_at = workspace.clock().now_ms();
+    let announced = Arc::new(announce(&folder, (running.address(), certificate), started_at, aliases)?);
+    let asked = Arc::new(Notify::new());
+    let watching = Watch {
+        running: Arc::downgrade(&running),
+        configuration,
+        expiry,
+        announced: announced.clone(),
+        asked: asked.clone(),
+    };
+    let watching = tokio::spawn(watch(watching));
+    Ok(Serving { running, watching, is_encrypted: certificate.is_some(), asked, _announced: announced, _lease: lease })
 }
 
 fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {
@@ -165,21 +193,7 @@ fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {
     CaptureStore {
         episodes: workspace.store(),
         live: workspace.store(),
+        pool: workspace.store(),
         reader: Box::new(move || Ok(Box::new(Reader::open(&folder)?))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_alias_stands_before_the_model() {
-        let check = |text: &str, expect: (Option<&str>, &str)| assert_eq!(alias(text), expect, "{text}");
-        check("openai:m@http://127.0.0.1:1/v1", (None, "openai:m@http://127.0.0.1:1/v1"));
-        check("fast=openai:m@http://127.0.0.1:1/v1", (Some("fast"), "openai:m@http://127.0.0.1:1/v1"));
-        check("openai:m@http://127.0.0.1:1/v1?a=b", (None, "openai:m@http://127.0.0.1:1/v1?a=b"));
-        check("=follower", (None, "=follower"));
-        check("local:a=b", (None, "local:a=b"));
     }
 }

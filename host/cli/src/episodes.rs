@@ -6,27 +6,40 @@ use crate::exit::Exit;
 use anyhow::Context as _;
 use clawhost_app::{
     AppError, EpisodeList, EpisodeQuery, Exported, LIST_LIMIT, ListedEpisode, RequestError, SystemClock,
-    export_episodes, find_episode, has_unsettled, list_episodes, settle_live, time,
+    explain_no_runs, export_episodes, find_episode, has_unsettled, list_episodes, settle_live, time,
 };
 use clawhost_core::{
     AnsweringModel, Clock as _, DamagedRecord, Ending, Episode, EpisodeOrigin, EpisodeState, IgnoredRequest, Live,
-    LiveSession, Message, Origin, PluginIdentity, Revision, Simulated, StoreReader, Verdict, Withheld, answer_lines,
-    counted, escaped, history, json_escaped, standing,
+    LiveSession, Message, Origin, PluginIdentity, Revision, RunId, Simulated, StoreReader, Verdict, Withheld,
+    answer_lines, counted, escaped, history, json_escaped, standing, thousands,
 };
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use std::io::{BufWriter, Write};
 
 pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow::Result<Exit> {
+    ran(context, command).await.map_err(|error| explained(context, error))
+}
+
+/// An error as it concerns the gateway of the data folder.
+pub(crate) fn explained(context: &Context, error: anyhow::Error) -> anyhow::Error {
+    let Ok(folder) = context.folder() else { return error };
+    let explained = error.downcast_ref::<AppError>().and_then(|error| explain_no_runs(&folder, error));
+    explained.map_or(error, |explained| AppError::from(explained).into())
+}
+
+async fn ran(context: &Context, command: &EpisodesCommand) -> anyhow::Result<Exit> {
     // The data folder must exist.
     drop(context.reader()?);
-    if let EpisodesCommand::Close = command {
-        return close(context).await;
+    match command {
+        EpisodesCommand::Close => return close(context).await,
+        EpisodesCommand::Tail => return crate::tail::run(context).await,
+        _ => {}
     }
     settle(context).await;
     let reader = context.reader()?;
     match command {
-        EpisodesCommand::Close => Ok(Exit::Ok),
+        EpisodesCommand::Close | EpisodesCommand::Tail => Ok(Exit::Ok),
         EpisodesCommand::List { runs, filter, limit } => {
             list(context, &*reader, &filter.query(runs), limit.unwrap_or(LIST_LIMIT))
         }
@@ -45,7 +58,8 @@ pub(crate) async fn run(context: &Context, command: &EpisodesCommand) -> anyhow:
     }
 }
 
-/// Takes over what a gateway left that was killed, so that it is seen. A folder that cannot be written is read as it is.
+/// Takes over what a gateway left that was killed, and waits for one that runs, so that every answer is seen that an agent has. A folder
+/// that cannot be written is read as it is.
 async fn settle(context: &Context) {
     let unsettled = context.folder().is_ok_and(|folder| has_unsettled(&folder));
     if let (true, Ok(workspace)) = (unsettled, context.workspace(&MachineArgs::default())) {
@@ -86,9 +100,28 @@ pub(crate) fn tell_damaged(damaged: &[DamagedRecord]) {
     }
 }
 
+/// Names the selected runs.
+fn named(runs: Option<&[RunId]>) -> String {
+    match runs {
+        None => "all runs".to_owned(),
+        Some([run]) => run.to_string(),
+        Some(runs) => format!("{} live runs; each key of the gateway has its own for each day", runs.len()),
+    }
+}
+
+/// The names of the columns for the environment and the task. Live episodes have an agent and a session in these places.
+fn place_columns(episodes: &[ListedEpisode]) -> [&'static str; 2] {
+    let live = episodes.iter().filter(|one| one.row.live).count();
+    match live {
+        0 => ["environment", "task"],
+        all if all == episodes.len() => ["agent", "session"],
+        _ => ["environment or agent", "task or session"],
+    }
+}
+
 fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit: u64) -> anyhow::Result<Exit> {
     let now = SystemClock::default().now_ms();
-    let EpisodeList { run, episodes, damaged } = list_episodes(reader, query, Some(limit), now)?;
+    let EpisodeList { runs, episodes, matching, damaged } = list_episodes(reader, query, Some(limit), now)?;
     tell_damaged(&damaged);
     let mut out = crate::terminal::stdout();
     if context.json() {
@@ -96,18 +129,21 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
         return Ok(Exit::Ok);
     }
     let shown = episodes.len() as u64;
-    let open_elsewhere = match &run {
-        Some(run) => reader.open_episodes(None)?.iter().filter(|open| open.episode.run != *run).count() as u64,
+    let open_elsewhere = match &runs {
+        Some(runs) => {
+            reader.open_episodes(None)?.iter().filter(|open| !runs.contains(&open.episode.run)).count() as u64
+        }
         None => 0,
     };
-    let elsewhere = if run.is_some() { "; --all looks at every run" } else { "" };
-    let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
+    let elsewhere = if runs.is_some() { "; --all looks at every run" } else { "" };
+    let of = named(runs.as_deref());
     if episodes.is_empty() {
         writeln!(out, "no such episodes of {of}{elsewhere}")?;
         return Ok(Exit::Ok);
     }
     writeln!(out, "episodes of {of}")?;
-    let mut table = table(&["episode", "environment", "task", "reward", "turns", "ending", "state", "run"]);
+    let [environment, task] = place_columns(&episodes);
+    let mut table = table(&["episode", environment, task, "reward", "turns", "ending", "state", "run"]);
     for ListedEpisode { row, state, .. } in episodes {
         let reward = row.reward.map_or_else(|| "-".to_owned(), |reward| format!("{reward:.3}"));
         let state = match row.revision {
@@ -131,8 +167,9 @@ fn list(context: &Context, reader: &dyn StoreReader, query: &EpisodeQuery, limit
         }
     }
     print(&mut out, &table)?;
-    if shown == limit {
-        writeln!(out, "the first {shown}; --limit N shows more")?;
+    let hidden = matching.saturating_sub(shown + damaged.len() as u64);
+    if hidden > 0 {
+        writeln!(out, "and {} more; --limit N shows them", thousands(hidden))?;
     }
     if open_elsewhere > 0 {
         writeln!(out, "{} of agents are open in other runs: --all lists them", counted(open_elsewhere, "session"))?;
@@ -197,6 +234,7 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
                 Withheld::Ambiguous => "several conversations fitted one of its requests",
                 Withheld::Repetition => "it asks again what another episode asked",
                 Withheld::SideTurn => "it is beside a conversation",
+                Withheld::Redacted => "a part of an answer was redacted",
             });
             if let Some(why) = why {
                 writeln!(out, "{}no: {why}", row("learning"))?;
@@ -225,6 +263,7 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
         writeln!(out, "\x1b[1mturn {index}\x1b[0m")?;
         turn.observation.iter().try_for_each(|message| said(out, "observed", message))?;
         answered(out, &turn.action)?;
+        turn.others.iter().try_for_each(|other| said(out, "or", &other.message))?;
         if !["stop", "tool_calls"].contains(&turn.finish.as_str()) {
             writeln!(out, "  \x1b[33m{:<10}\x1b[0m {}", "cut short", safe(&turn.finish))?;
         }
@@ -258,7 +297,7 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
     }
     if is_open {
         writeln!(out, "{}none yet: the session is open", row("ending"))?;
-        return Ok(());
+        return log(out, episode);
     }
     writeln!(out, "{}{}", row("ending"), safe(&episode.ending.to_string()))?;
     if let Ending::Failed(failure) = &episode.ending
@@ -315,18 +354,23 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
     if let EpisodeState::Pending { until } = episode.state(SystemClock::default().now_ms()) {
         writeln!(out, "{}waits for a verdict until {}", row("pending"), time(until))?;
     }
-    episode.log.iter().try_for_each(|line| writeln!(out, "{}{line}", row("log")))
+    log(out, episode)
+}
+
+/// What an episode records beside its turns: of a live one, requests without an answer, cut histories and where it branches off.
+fn log(out: &mut impl Write, episode: &Episode) -> std::io::Result<()> {
+    episode.log.iter().try_for_each(|line| writeln!(out, "\x1b[2m{:<12}\x1b[0m{line}", "log"))
 }
 
 fn export(reader: &dyn StoreReader, query: &EpisodeQuery, out: &mut impl Write) -> anyhow::Result<Exit> {
     let now = SystemClock::default().now_ms();
-    let Exported { run, episodes } = export_episodes(reader, query, now, |episode| -> anyhow::Result<()> {
+    let Exported { runs, episodes } = export_episodes(reader, query, now, |episode| -> anyhow::Result<()> {
         writeln!(out, "{}", json_escaped(&serde_json::to_string(episode)?))?;
         Ok(())
     })?;
     out.flush()?;
     // Written to standard error: another program may read the episodes.
-    let of = run.map_or_else(|| "all runs".to_owned(), |run| run.to_string());
+    let of = named(runs.as_deref());
     let _ = writeln!(crate::terminal::stderr(), "exported {} of {of}", counted(episodes, "episode"));
     Ok(Exit::Ok)
 }

@@ -4,7 +4,8 @@ use crate::args::{FeedbackArgs, Thumbs};
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use clawhost_app::{
-    AppError, FeedbackReport, FeedbackRequest, RequestError, Workspace, WorkspaceSettings, give_feedback, time,
+    AppError, FeedbackReport, FeedbackRequest, RequestError, Workspace, WorkspaceSettings, give_feedback, settle_live,
+    time,
 };
 use clawhost_core::{EpisodeState, Feedback};
 use std::io::Write as _;
@@ -29,6 +30,8 @@ pub(crate) async fn run(context: &Context, args: &FeedbackArgs) -> anyhow::Resul
     // The data folder must exist: feedback needs a recorded episode.
     context.reader()?;
     let workspace = Workspace::open(WorkspaceSettings::new(context.folder()?))?;
+    // A gateway may have answered just now.
+    settle_live(&workspace, false).await?;
     let report = give_feedback(&workspace, request).await?;
     let mut out = crate::terminal::stdout();
     if context.json() {

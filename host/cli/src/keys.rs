@@ -3,13 +3,18 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use clap::{Args, Subcommand};
-use clawhost_app::{NewKey, add_client_key, client_keys, remove_client_key, time};
+use clawhost_app::{
+    ClientKey, NewKey, add_client_key, client_keys, dollars, limits_without_prices, remove_client_key, time,
+    usd_micros, used_by_keys,
+};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 
 const HELP: &str =
     "Without any key, clients of this machine need none, and others cannot reach the gateway. A gateway that runs takes
-changes over within a second. Only digests of keys are kept.";
+changes over within a second. Only digests of keys are kept. If only this machine reaches the gateway, its clients may also send `clawhost`, which
+counts as no key. What is used today (UTC) is what is recorded.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -49,6 +54,18 @@ struct AddArgs {
     /// Most tokens per day (UTC), read and generated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     tokens_per_day: Option<u64>,
+    /// Most US dollars per day (UTC), of models with prices in gateway.toml
+    #[arg(long, value_name = "USD", value_parser = usd)]
+    usd_per_day: Option<u64>,
+    /// Remove its episodes and stored responses after this many days
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_days: Option<u32>,
+}
+
+/// An amount of money, in millionths of a dollar.
+fn usd(text: &str) -> Result<u64, String> {
+    usd_micros(text)
+        .ok_or_else(|| "must be an amount as 2.5, from 0.000001, with at most six decimal places".to_owned())
 }
 
 pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Exit> {
@@ -65,6 +82,8 @@ pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Ex
                     no_record: add.no_record,
                     requests_per_minute: add.requests_per_minute,
                     tokens_per_day: add.tokens_per_day,
+                    usd_micros_per_day: add.usd_per_day,
+                    keep_days: add.keep_days,
                 },
             )?;
             match context.json() {
@@ -76,6 +95,9 @@ pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Ex
                         "this is shown once; send it as OPENAI_API_KEY or ANTHROPIC_API_KEY"
                     )?;
                 }
+            }
+            if add.usd_per_day.is_some() {
+                note_limits(&folder)?;
             }
         }
         Some(KeysVerb::Remove { name }) => {
@@ -89,15 +111,29 @@ pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Ex
     Ok(Exit::Ok)
 }
 
+/// Says which limits of money do not count which models.
+pub(crate) fn note_limits(folder: &std::path::Path) -> anyhow::Result<()> {
+    let mut notes = crate::terminal::stderr();
+    for line in limits_without_prices(folder)?.iter().flat_map(crate::terminal::warning_lines) {
+        writeln!(notes, "{line}")?;
+    }
+    Ok(())
+}
+
 fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
     let keys = client_keys(folder)?;
+    let used = if keys.is_empty() { BTreeMap::new() } else { used_by_keys(folder)? };
+    // What is not recorded is not known.
+    let used = |key: &ClientKey| (!key.no_record).then(|| used.get(&key.name).copied().unwrap_or_default());
     if context.json() {
         let rows: Vec<_> = keys
             .iter()
             .map(|key| {
                 json!({
                     "name": key.name, "created_at": key.created_at, "no_train": key.no_train, "no_record": key.no_record,
-                    "requests_per_minute": key.requests_per_minute, "tokens_per_day": key.tokens_per_day,
+                    "requests_per_minute": key.requests_per_minute, "tokens_per_day": key.tokens_per_day, "usd_per_day": key.usd_micros_per_day.map(dollars),
+                    "keep_days": key.keep_days, "tokens_today": used(key).map(|used| used.tokens()),
+                    "usd_today": used(key).map(|used| dollars(used.cost_micros)),
                 })
             })
             .collect();
@@ -108,7 +144,18 @@ fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
         writeln!(out, "there is no key; clients of this machine need none")?;
         return Ok(());
     }
-    let mut table = crate::episodes::table(&["name", "made", "learning", "recorded", "requests/min", "tokens/day"]);
+    let mut table = crate::episodes::table(&[
+        "name",
+        "made",
+        "learning",
+        "recorded",
+        "requests/min",
+        "tokens today",
+        "of",
+        "USD today",
+        "of",
+        "days kept",
+    ]);
     for key in keys.iter() {
         let yes = |denied: bool| if denied { "no" } else { "yes" };
         let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
@@ -118,7 +165,11 @@ fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
             yes(key.no_train || key.no_record).to_owned(),
             yes(key.no_record).to_owned(),
             limit(key.requests_per_minute.map(u64::from)),
+            limit(used(key).map(|used| used.tokens())),
             limit(key.tokens_per_day),
+            used(key).map_or_else(|| "-".to_owned(), |used| dollars(used.cost_micros)),
+            key.usd_micros_per_day.map_or_else(|| "-".to_owned(), dollars),
+            limit(key.keep_days.map(u64::from)),
         ]);
     }
     Ok(crate::episodes::print(&mut out, &table)?)

@@ -5,7 +5,12 @@
 //!
 //! Invariant: results go to standard output; progress and notes for people go to standard error.
 
+mod access_log;
 mod args;
+mod background;
+mod collect;
+mod config;
+mod connect;
 mod context;
 mod data_folder;
 mod demo;
@@ -29,12 +34,15 @@ mod run;
 mod runs;
 mod score;
 mod serve;
+mod setup;
 mod shell;
 mod signals;
 mod subprocess;
 mod summary;
+mod tail;
 mod tasks;
 mod terminal;
+mod top;
 mod weights;
 mod words;
 
@@ -58,6 +66,15 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Learn(arguments) => learn::run(context, &arguments).await,
         Command::Eval(arguments) => eval::run(context, &arguments).await,
         Command::Serve(arguments) => serve::run(context, &arguments).await,
+        Command::Start(arguments) => background::start(context, &arguments).await,
+        Command::Stop => background::stop(context).await,
+        Command::Reload => background::reload(context).await,
+        Command::Status => background::status(context).await,
+        Command::Setup(arguments) => setup::run(context, &arguments),
+        Command::Config(command) => config::run(context, &command),
+        Command::Connect(arguments) => connect::run(context, &arguments),
+        Command::Top(arguments) => top::run(context, &arguments).await,
+        Command::Collect(arguments) => collect::run(context, &arguments).await,
         Command::Score(arguments) => score::run(context, &arguments).await,
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
@@ -117,9 +134,11 @@ pub fn main(name: &'static str) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return not_parsed(&error),
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CLAWHOST_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(terminal::stderr).without_time().init();
+    // Dropped at the end, it writes what waits.
+    let _access_log = match access_log::start(&arguments.command) {
+        Ok(writing) => writing,
+        Err(error) => return failed(&error),
+    };
     let done = match arguments.command {
         Command::CompileComponent => return subprocess::compile(),
         Command::InterpretTexts => return subprocess::texts(),
@@ -130,17 +149,19 @@ pub fn main(name: &'static str) -> ExitCode {
     match done {
         Ok(exit) => exit.into(),
         Err(error) if exit::is_broken_pipe(&error) => Exit::Ok.into(),
-        Err(error) => {
-            let exit = Exit::of(&error);
-            use std::io::Write as _;
-            // If standard error is closed, the message cannot be shown.
-            // Errors of libraries quote what they read.
-            let message = episodes::safe(&exit::message(&error));
-            let _ = writeln!(terminal::stderr(), "\x1b[1;31merror:\x1b[0m {message}");
-            if let Some(report) = exit::report(&error) {
-                let _ = writeln!(terminal::stderr(), "{report}");
-            }
-            exit.into()
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Prints an error.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    use std::io::Write as _;
+    // If standard error is closed, the message cannot be shown.
+    // Errors of libraries quote what they read.
+    let message = episodes::safe(&exit::message(error));
+    let _ = writeln!(terminal::stderr(), "\x1b[1;31merror:\x1b[0m {message}");
+    if let Some(report) = exit::report(error) {
+        let _ = writeln!(terminal::stderr(), "{report}");
+    }
+    Exit::of(error).into()
 }

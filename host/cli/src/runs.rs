@@ -118,6 +118,7 @@ fn list(context: &Context, arguments: &RunListArgs) -> anyhow::Result<Exit> {
     }
     let mut table = table(&["run", "name", "begun", "kind", "environment", "policy", "reward", "state", "tags"]);
     for ListedRun { row, labels, model } in runs {
+        let is_live = row.kind == RunKind::Live;
         let tags: Vec<&str> = labels.tags.iter().map(|tag| tag.as_str()).collect();
         table.add_row([
             row.id.to_string(),
@@ -125,7 +126,8 @@ fn list(context: &Context, arguments: &RunListArgs) -> anyhow::Result<Exit> {
             time(row.created_at),
             row.kind.name().to_owned(),
             escaped(&row.environment, 60),
-            model.map_or_else(|| "?".to_owned(), |model| escaped(&model, 60)),
+            // In a live run each agent names its model.
+            model.map_or_else(|| if is_live { NOTHING } else { "?" }.to_owned(), |model| escaped(&model, 60)),
             row.reward_mean.map_or_else(|| NOTHING.to_owned(), |reward| format!("{reward:.3}")),
             state(&row).to_owned(),
             tags.join(", "),

@@ -2,11 +2,14 @@
 
 use crate::args::{ScoreArgs, placed_by_flag};
 use crate::context::Context;
-use crate::episodes::tell_damaged;
+use crate::episodes::{explained, tell_damaged};
 use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
-use clawhost_app::{SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, plugin_spec};
+use clawhost_app::{
+    ClosedSessions, RunChoice, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, Workspace,
+    close_sessions, denied_alias, plugin_spec,
+};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_play::{Rescored, StopReason};
 use clawhost_run_config::{BudgetSpec, Grant, Price};
@@ -49,16 +52,32 @@ impl ScoreArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
-    let request = args.request()?;
-    // The data folder must exist: scoring needs recorded episodes.
-    context.reader()?;
-    let workspace = context.workspace(&args.machine)?;
-    let progress = Progress::new(context, args.machine.quiet, "judged");
-    match clawhost_app::settle_live(&workspace, true).await? {
+    judge(context, args).await.map_err(|error| explained(context, error))
+}
+
+/// Ends open sessions, and says which of them are judged.
+async fn close(workspace: &Workspace, runs: &RunChoice, progress: &Progress) -> anyhow::Result<RunChoice> {
+    let ClosedSessions { closed, runs, elsewhere, other_runs } = close_sessions(workspace, runs).await?;
+    match closed {
         Some(0) => {}
         Some(closed) => progress.say(&format!("note: {} of agents became episodes", counted(closed, "open session"))),
         None => progress.say("note: a gateway runs: sessions that are open there are judged once they have ended"),
     }
+    if elsewhere > 0 {
+        let (of_them, others) = (thousands(elsewhere), counted(other_runs, "other run"));
+        progress
+            .say(&format!("note: {of_them} of them are in {others} and are not judged now; --all judges every run"));
+    }
+    Ok(runs)
+}
+
+async fn judge(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
+    let mut request = args.request()?;
+    // The data folder must exist: scoring needs recorded episodes.
+    context.reader()?;
+    let workspace = context.workspace(&args.machine)?;
+    let progress = Progress::new(context, args.machine.quiet, "judged");
+    request.runs = close(&workspace, &request.runs, &progress).await?;
     let signals = cancel_on_signal(Stopping::Scoring);
     let scored = clawhost_app::score(&workspace, request, signals.cancel(), &progress).await;
     drop(signals);
@@ -81,6 +100,15 @@ pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<E
                     writeln!(crate::terminal::stdout())?;
                 }
                 text(scored)?;
+            }
+            if runs.len() > 1 {
+                let judged = runs.iter().map(|run| run.report.episodes).sum();
+                writeln!(
+                    crate::terminal::stdout(),
+                    "\n{} of {} judged",
+                    counted(judged, "episode"),
+                    counted(runs.len() as u64, "run")
+                )?;
             }
         }
     }
@@ -127,7 +155,8 @@ fn text(scored: &ScoredRun) -> anyhow::Result<()> {
             writeln!(out, "{}{counts}", row(""))?;
         }
         if let Some(failure) = &rescored.failure {
-            writeln!(out, "\x1b[31m  failed\x1b[0m    {}", escaped(failure, 1000))?;
+            let grant = denied_alias(failure).map(|alias| format!("; grant one with --grant llm:{alias}=SPEC"));
+            writeln!(out, "\x1b[31m  failed\x1b[0m    {}{}", escaped(failure, 1000), grant.unwrap_or_default())?;
         }
     }
     let stopped =

@@ -11,6 +11,8 @@ pub(crate) enum Stopping {
     Run,
     /// Recorded episodes are judged.
     Scoring,
+    /// Commands of agents run.
+    Collecting,
     /// Recorded episodes are played again.
     Replay,
     /// Nothing is recorded.
@@ -22,6 +24,9 @@ impl Stopping {
         match self {
             Self::Run => "stopping: played episodes are being recorded (press Ctrl-C again to exit at once)",
             Self::Scoring => "stopping: verdicts are being recorded (press Ctrl-C again to exit at once)",
+            Self::Collecting => {
+                "stopping: commands are ended, and the same call continues (press Ctrl-C again to exit at once)"
+            }
             Self::Replay => "stopping (press Ctrl-C again to exit at once)",
             Self::Demo => "stopping (the demo records nothing)",
         }

@@ -32,8 +32,42 @@ impl ModelGrants {
     }
 }
 
+const DENIED: &str = "no model is granted as `";
+
+/// What a plugin hears that asks for a model without a grant.
+pub(crate) fn denied(alias: &str) -> String {
+    format!("{DENIED}{alias}`")
+}
+
+/// The alias of a model that was not granted, if the text of a plugin's failure repeats what it heard. `None`: it does not, or the alias
+/// is not one that can be granted: letters, digits, `-` and `_`.
+pub fn denied_alias(failure: &str) -> Option<&str> {
+    let (_, rest) = failure.split_once(DENIED)?;
+    let (alias, _) = rest.split_once('`')?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (!alias.is_empty() && alias.bytes().all(is_plain)).then_some(alias)
+}
+
 impl std::fmt::Debug for ModelGrants {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.names().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_of_a_denied_call_is_found_in_a_failure() {
+        let check = |alias: &str, expect: Option<&str>| {
+            let failure = format!("the judge failed: {}; 3 votes", denied(alias));
+            assert_eq!(denied_alias(&failure), expect, "{failure}");
+        };
+        check("judge", Some("judge"));
+        check("a-model_2", Some("a-model_2"));
+        check("", None);
+        check("x; rm", None);
+        assert_eq!(denied_alias("no model answered"), None);
     }
 }

@@ -45,7 +45,7 @@ pub use compile::{COMPILE_MEMORY_BYTES, COMPILE_SECONDS, Compiler, INTERPRETER_C
 pub use config::{Allocation, HostConfig, guest_memory_bytes, kernel_scans_pages, pool_slots};
 pub use environment::EnvironmentPlugin;
 pub use error::EngineError;
-pub use grants::ModelGrants;
+pub use grants::{ModelGrants, denied_alias};
 pub use host::{Compiling, Host, examine};
 
 /// A message after a round trip through the guest types, for tests of the boundary.

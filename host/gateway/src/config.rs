@@ -1,11 +1,16 @@
 //! What a gateway is made of, and its limits.
 
 use crate::capture::SpoolLimits;
+use crate::ingest::GuidanceSource;
 use crate::keys::ClientKeys;
 use crate::models::ServedModel;
+use crate::observe::TraceSettings;
+use crate::pool::EpisodeJudge;
+use crate::record_policy::RecordPolicy;
 use crate::store::CaptureStore;
-use clawhost_capture::SessionsLimits;
-use clawhost_core::{Clock, KnownSecrets, RunId};
+use crate::tls::TlsIdentity;
+use clawhost_capture::{Redaction, SessionsLimits};
+use clawhost_core::{Clock, Digest, KnownSecrets, RunId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +32,10 @@ pub struct GatewayLimits {
     pub requests: usize,
     /// Longest duration of an answer.
     pub answer_time: Duration,
+    /// How long a client may leave a piece of a streamed answer unread. Its model works on for nobody meanwhile.
+    pub unread_time: Duration,
+    /// Pause before the second attempt at a model, before jitter; doubled with each attempt.
+    pub retry_pause: Duration,
     /// Bytes of exchanges that wait for the store. Beyond it none is recorded until some were taken over.
     pub spool_bytes: u64,
     /// Bytes of one file of them. A file is deleted when all of it was taken over.
@@ -47,6 +56,8 @@ impl Default for GatewayLimits {
             connections: 10_000,
             requests: 4_096,
             answer_time: Duration::from_secs(60 * 60),
+            unread_time: Duration::from_secs(5 * 60),
+            retry_pause: Duration::from_millis(250),
             spool_bytes: 1 << 30,
             spool_file_bytes: 64 << 20,
             episode_bytes: clawhost_core::Limits::default().episode_bytes,
@@ -68,28 +79,58 @@ pub struct GatewayConfig {
     pub listen: String,
     /// Names under which it may be addressed, beside those of this machine's loopback.
     pub hosts: Vec<String>,
+    /// What it proves its name with. `None`: connections are not encrypted.
+    pub tls: Option<TlsIdentity>,
     /// Folder of the spool.
     pub spool: PathBuf,
+    /// What is recorded of clients without a key.
+    pub record: RecordPolicy,
     /// Limits of what is remembered of sessions.
     pub sessions: SessionsLimits,
+    /// What is redacted before anything is recorded.
+    pub redaction: Arc<Redaction>,
     /// Other limits.
     pub limits: GatewayLimits,
     /// Tokens of an answer for requests without a limit, where the model needs one.
     pub max_tokens: u32,
+    /// Whether each request is an event of `tracing` at the target [`ACCESS_LOG`](crate::ACCESS_LOG).
+    pub access_log: bool,
+    /// Where spans of requests are sent. `None`: nowhere.
+    pub traces: Option<TraceSettings>,
 }
 
 impl GatewayConfig {
-    /// A gateway at an address with defaults.
+    /// A gateway at an address with defaults. It redacts nothing.
     pub fn new(listen: impl Into<String>, spool: impl Into<PathBuf>) -> Self {
         Self {
             listen: listen.into(),
             hosts: Vec::new(),
+            tls: None,
             spool: spool.into(),
+            record: RecordPolicy::default(),
             sessions: SessionsLimits::default(),
+            redaction: Arc::default(),
             limits: GatewayLimits::default(),
             max_tokens: 4096,
+            access_log: false,
+            traces: None,
         }
     }
+}
+
+/// What of a gateway can change while it runs.
+#[derive(Debug, Clone)]
+pub struct GatewayChange {
+    /// The models, in the place of those before.
+    pub models: Vec<ServedModel>,
+    /// Names under which it may be addressed, as in [`GatewayConfig`].
+    pub hosts: Vec<String>,
+    /// Milliseconds after its last exchange at which a session ends.
+    pub session_idle_ms: u64,
+    /// What is recorded of clients without a key.
+    pub record: RecordPolicy,
+    /// What it proves its name with, if it speaks TLS. `None`: as before.
+    pub tls: Option<TlsIdentity>,
 }
 
 /// What a gateway works with.
@@ -106,6 +147,12 @@ pub struct GatewayParts {
     pub models: Vec<ServedModel>,
     /// The keys of clients. Without any, clients of this machine need none, and others cannot reach the gateway.
     pub keys: ClientKeys,
+    /// Digest of the admin's key. `None`: what is for the admin alone is for nobody.
+    pub admin: Option<Digest>,
+    /// The playbook that other programs may put into their prompts.
+    pub guidance: GuidanceSource,
+    /// Judges answers for trainers. `None`: there is no reward.
+    pub judge: Option<EpisodeJudge>,
     /// Gives the id of a new live run, at a Unix time in milliseconds.
     pub new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
 }

@@ -1,6 +1,7 @@
 //! Why a gateway cannot start or go on. (Errors of requests are answers in their dialect.)
 
 use clawhost_core::{Hint, StoreError};
+use clawhost_providers::ProviderError;
 
 /// Why a gateway cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,9 @@ pub enum GatewayError {
         /// The address.
         address: String,
     },
+    /// The certificate and its key cannot be used.
+    #[error("TLS cannot be used: {0}")]
+    Tls(String),
     /// Two models have one alias.
     #[error("two models are called `{0}`")]
     AliasTwice(String),
@@ -34,6 +38,9 @@ pub enum GatewayError {
     /// There are no random numbers.
     #[error("no randomness for the gateway: {0}")]
     Randomness(String),
+    /// Traces cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] ProviderError),
     /// It was stopped.
     #[error("the gateway was stopped")]
     Stopped,
@@ -45,11 +52,13 @@ impl GatewayError {
         match self {
             Self::Listen { .. } => "gateway-listen",
             Self::Open { .. } => "gateway-without-key",
+            Self::Tls(_) => "gateway-tls",
             Self::AliasTwice(_) => "gateway-alias-twice",
             Self::NoModel => "gateway-without-model",
             Self::Store(error) => error.code(),
             Self::Spool(_) => "gateway-spool",
             Self::Randomness(_) => "gateway-randomness",
+            Self::Traces(error) => error.code(),
             Self::Stopped => "gateway-stopped",
         }
     }
@@ -59,8 +68,13 @@ impl GatewayError {
         match self {
             Self::Listen { .. } => vec![Hint::change("listen")],
             Self::Open { .. } => vec![Hint::command("keys add NAME", "makes one"), Hint::change("listen")],
-            Self::AliasTwice(_) | Self::NoModel => vec![Hint::change("upstream")],
+            Self::Tls(_) => vec![Hint::change("tls_certificate"), Hint::change("tls_key")],
+            Self::AliasTwice(_) => vec![Hint::change("upstream")],
+            Self::NoModel => {
+                vec![Hint::command("setup", "writes one into gateway.toml"), Hint::set("upstream", "SPEC")]
+            }
             Self::Store(error) => error.hints(),
+            Self::Traces(error) => error.hints(),
             Self::Spool(_) | Self::Randomness(_) | Self::Stopped => Vec::new(),
         }
     }

@@ -10,20 +10,37 @@
 //! Invariants: an exchange is recorded at most once, and before its last byte is released; where that fails, the client and the counts
 //! say so. What is forwarded in one dialect is not written anew, except for named fields. A client's request ends when the client goes.
 
+mod allocator;
+mod breaker;
 mod capture;
 mod config;
 mod error;
 mod http;
+mod ingest;
 mod keys;
 mod models;
+mod observe;
+mod pool;
+mod record_policy;
 mod settle;
 mod store;
+mod tls;
 
-pub use clawhost_capture::SessionsLimits;
-pub use config::{GatewayConfig, GatewayLimits, GatewayParts};
+pub use allocator::return_freed_memory;
+pub use capture::used_today;
+pub use clawhost_capture::{CaptureError, Redaction, RedactionSettings, SessionsLimits};
+pub use config::{GatewayChange, GatewayConfig, GatewayLimits, GatewayParts};
 pub use error::GatewayError;
 pub use http::{Gateway, GatewayCounts, Running};
-pub use keys::{ClientKey, ClientKeys, KEY_PREFIX};
-pub use models::{ModelSource, ServedModel};
-pub use settle::{is_waiting, settle};
+pub use ingest::{Guidance, GuidanceEntry, GuidanceSource};
+pub use keys::{ADMIN_KEY_PREFIX, ClientKey, ClientKeys, KEY_PREFIX, PLACEHOLDER_KEY, dollars, usd_micros};
+pub use models::{Candidate, ModelSource, ServedModel, check_models};
+pub use observe::{
+    ACCESS_LOG, AliasStats, Durations, ExchangeEvent, GatewayEvent, GatewayStats, ModelEvent, ModelStats, RequestStats,
+    STATS_FORMAT, SessionEvent, TraceSettings,
+};
+pub use pool::EpisodeJudge;
+pub use record_policy::{NoRecordPolicy, RecordPolicy};
+pub use settle::{is_waiting, settle, spool_end};
 pub use store::{CaptureStore, OpenReader};
+pub use tls::TlsIdentity;

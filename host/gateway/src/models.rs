@@ -1,9 +1,12 @@
 //! The models that are served, by alias.
 
 use crate::GatewayError;
-use clawhost_core::{Llm, LlmIdentity};
-use clawhost_providers::{Dialect, Upstream};
-use std::sync::Arc;
+use crate::breaker::Breaker;
+use crate::observe::Counter;
+use clawhost_core::{AnsweringModel, Llm, LlmIdentity, ModelResponse, TokenModel};
+use clawhost_providers::{Dialect, Prices, Upstream};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// What answers for an alias.
 #[derive(Clone)]
@@ -21,6 +24,13 @@ pub enum ModelSource {
     },
     /// A model of this process.
     Local(Arc<dyn Llm>),
+    /// A model of this process that works on tokens, too.
+    LocalTokens {
+        /// Answers conversations.
+        model: Arc<dyn Llm>,
+        /// Answers requests in tokens.
+        tokens: Arc<dyn TokenModel>,
+    },
 }
 
 impl ModelSource {
@@ -28,8 +38,26 @@ impl ModelSource {
     pub fn identity(&self) -> LlmIdentity {
         match self {
             Self::Endpoint { client, .. } => client.identity(),
-            Self::Local(model) => model.identity(),
+            Self::Local(model) | Self::LocalTokens { model, .. } => model.identity(),
         }
+    }
+
+    /// The model as answers name it. Only of a model of this process the version is known before it answers.
+    pub(crate) fn asked(&self) -> AnsweringModel {
+        let LlmIdentity { model, version, .. } = self.identity();
+        AnsweringModel { model, version: self.is_local().then_some(version) }
+    }
+
+    fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_) | Self::LocalTokens { .. })
+    }
+
+    /// Names the model of this process in its answer.
+    pub(crate) fn named(&self, mut response: ModelResponse) -> ModelResponse {
+        if self.is_local() {
+            response.answered_by.get_or_insert_with(|| self.asked());
+        }
+        response
     }
 
     /// The upstream, if it has this dialect.
@@ -38,6 +66,14 @@ impl ModelSource {
             Self::Endpoint { upstream, model, passes_key, .. } if upstream.dialect() == dialect => {
                 Some((upstream, model, *passes_key))
             }
+            Self::Endpoint { .. } | Self::Local(_) | Self::LocalTokens { .. } => None,
+        }
+    }
+
+    /// The model of this process that works on tokens.
+    pub(crate) fn tokens(&self) -> Option<&Arc<dyn TokenModel>> {
+        match self {
+            Self::LocalTokens { tokens, .. } => Some(tokens),
             Self::Endpoint { .. } | Self::Local(_) => None,
         }
     }
@@ -46,8 +82,78 @@ impl ModelSource {
     pub(crate) fn model(&self) -> &Arc<dyn Llm> {
         match self {
             Self::Endpoint { client, .. } => client,
-            Self::Local(model) => model,
+            Self::Local(model) | Self::LocalTokens { model, .. } => model,
         }
+    }
+}
+
+/// One of the models that may answer for an alias.
+#[derive(Clone)]
+pub struct Candidate {
+    /// What answers.
+    pub source: ModelSource,
+    /// Further attempts after one that failed before anything of an answer was passed on.
+    pub retries: u32,
+    /// What its tokens cost in US dollars, if that is known.
+    pub prices: Option<Prices>,
+    /// Most tokens that it reads, by an estimate; a longer request loses its oldest turns.
+    pub max_context: Option<u64>,
+    /// What is known of its endpoint. Aliases that share a candidate share this.
+    pub(crate) health: Arc<Health>,
+}
+
+/// What is known of an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    pub(crate) breaker: Breaker,
+    /// Whether it answers other requests and has no `/responses`.
+    pub(crate) without_responses: AtomicBool,
+    /// Attempts to get an answer.
+    pub(crate) attempts: Counter,
+    /// Those that gave none.
+    pub(crate) failures: Counter,
+}
+
+impl Health {
+    /// An attempt was answered. Returns whether the model rested until now.
+    pub(crate) fn succeeded(&self) -> bool {
+        self.attempts.add(1);
+        self.breaker.succeeded()
+    }
+
+    /// An attempt was not answered. Returns whether the model rests from now on.
+    pub(crate) fn failed(&self, now_us: u64) -> bool {
+        self.attempts.add(1);
+        self.failures.add(1);
+        self.breaker.failed(now_us)
+    }
+}
+
+impl Candidate {
+    /// A candidate that is asked once.
+    pub fn new(source: ModelSource) -> Self {
+        Self { source, retries: 0, prices: None, max_context: None, health: Arc::default() }
+    }
+
+    /// The same with prices.
+    #[must_use]
+    pub fn priced(mut self, prices: Option<Prices>) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// The same with a longest conversation in tokens.
+    #[must_use]
+    pub fn reading(mut self, tokens: Option<u64>) -> Self {
+        self.max_context = tokens;
+        self
+    }
+
+    /// The same, asked up to this many times more.
+    #[must_use]
+    pub fn retried(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
     }
 }
 
@@ -57,37 +163,85 @@ pub struct ServedModel {
     /// Its name for clients.
     pub alias: String,
     /// What answers.
-    pub source: ModelSource,
+    pub first: Candidate,
+    /// What is asked, in this order, while nothing before it gave an answer.
+    pub then: Vec<Candidate>,
+}
+
+impl ServedModel {
+    /// A model under an alias, asked once.
+    pub fn new(alias: impl Into<String>, source: ModelSource) -> Self {
+        Self { alias: alias.into(), first: Candidate::new(source), then: Vec::new() }
+    }
+
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        std::iter::once(&self.first).chain(&self.then)
+    }
 }
 
 impl std::fmt::Debug for ServedModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ServedModel").field("alias", &self.alias).field("model", &self.source.identity()).finish()
+        let models: Vec<LlmIdentity> = self.candidates().map(|candidate| candidate.source.identity()).collect();
+        f.debug_struct("ServedModel").field("alias", &self.alias).field("models", &models).finish()
     }
 }
 
-/// All of them.
+/// All of them. They can be replaced while the gateway runs; a request keeps those that it began with.
 #[derive(Debug)]
-pub(crate) struct Models(Vec<ServedModel>);
+pub(crate) struct Models(RwLock<Arc<[Arc<ServedModel>]>>);
+
+/// Models as they are looked up.
+///
+/// # Errors
+/// There is none, or two have one alias.
+fn listed(models: Vec<ServedModel>) -> Result<Arc<[Arc<ServedModel>]>, GatewayError> {
+    check_models(&models)?;
+    Ok(models.into_iter().map(Arc::new).collect())
+}
+
+/// Whether a gateway can serve these models.
+///
+/// # Errors
+/// There is none, or two have one alias.
+pub fn check_models(models: &[ServedModel]) -> Result<(), GatewayError> {
+    if models.is_empty() {
+        return Err(GatewayError::NoModel);
+    }
+    for (at, model) in models.iter().enumerate() {
+        if models.iter().take(at).any(|known| known.alias == model.alias) {
+            return Err(GatewayError::AliasTwice(model.alias.clone()));
+        }
+    }
+    Ok(())
+}
 
 impl Models {
     pub(crate) fn new(models: Vec<ServedModel>) -> Result<Self, GatewayError> {
-        if models.is_empty() {
-            return Err(GatewayError::NoModel);
-        }
-        for (at, model) in models.iter().enumerate() {
-            if models.iter().take(at).any(|known| known.alias == model.alias) {
-                return Err(GatewayError::AliasTwice(model.alias.clone()));
-            }
-        }
-        Ok(Self(models))
+        Ok(Self(RwLock::new(listed(models)?)))
     }
 
-    pub(crate) fn find(&self, alias: &str) -> Option<&ServedModel> {
-        self.0.iter().find(|model| model.alias == alias)
+    /// Replaces all of them.
+    ///
+    /// # Errors
+    /// As [`Models::new`]. The former models stay.
+    pub(crate) fn replace(&self, models: Vec<ServedModel>) -> Result<(), GatewayError> {
+        let models = listed(models)?;
+        let before = std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), models);
+        // Outside of the lock: it may free gigabytes.
+        drop(before);
+        Ok(())
     }
 
-    pub(crate) fn aliases(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|model| model.alias.as_str())
+    /// The models as they are now.
+    pub(crate) fn all(&self) -> Arc<[Arc<ServedModel>]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn find(&self, alias: &str) -> Option<Arc<ServedModel>> {
+        self.all().iter().find(|model| model.alias == alias).cloned()
+    }
+
+    pub(crate) fn aliases(&self) -> Vec<String> {
+        self.all().iter().map(|model| model.alias.clone()).collect()
     }
 }

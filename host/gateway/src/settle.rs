@@ -12,6 +12,11 @@ pub fn is_waiting(spool: &Path, taken: SpoolPlace) -> bool {
     Spool::is_waiting(spool, taken)
 }
 
+/// The place behind the last record of a gateway that runs. `None`: it has recorded nothing since its start.
+pub fn spool_end(spool: &Path) -> Option<SpoolPlace> {
+    Spool::last_place(spool)
+}
+
 /// Takes records over, and if `closes`, makes episodes of all open sessions. Returns the number of episodes. The caller holds the lease of
 /// the gateway.
 ///

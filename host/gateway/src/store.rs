@@ -1,6 +1,6 @@
 //! The store as the gateway needs it.
 
-use clawhost_core::{EpisodeStore, LiveStore, StoreError, StoreReader};
+use clawhost_core::{EpisodeStore, LiveStore, PoolStore, StoreError, StoreReader};
 use std::sync::Arc;
 
 /// Opens readers of what is stored.
@@ -12,6 +12,8 @@ pub struct CaptureStore {
     pub episodes: Arc<dyn EpisodeStore>,
     /// Writes exchanges.
     pub live: Arc<dyn LiveStore>,
+    /// Writes the data pool.
+    pub pool: Arc<dyn PoolStore>,
     /// Opens a reader.
     pub reader: OpenReader,
 }

@@ -12,6 +12,12 @@ use clawhost_core::{
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
+/// The episodes of a group with verdicts and the effective reward, for programs that record them elsewhere or not at all. Failed episodes
+/// are not scored.
+pub async fn judged(rules: &[ScoringRule], episodes: Vec<Episode>, cancel: &Cancel) -> Vec<Arc<Episode>> {
+    score(rules, episodes, cancel).await
+}
+
 /// Adds verdicts and the effective reward to the episodes of a group. Failed episodes are not scored.
 pub(crate) async fn score(rules: &[ScoringRule], episodes: Vec<Episode>, cancel: &Cancel) -> Vec<Arc<Episode>> {
     let mut episodes: Vec<Arc<Episode>> = episodes.into_iter().map(Arc::new).collect();

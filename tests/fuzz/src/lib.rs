@@ -6,12 +6,25 @@
 
 use clawhost_core::{Episode, Limits, Message, ModelResponse, Part, Snapshot};
 
+mod traffic;
+
+pub use traffic::{answer_stream, client_request, exchange, placement};
+
 /// A target's name and promise.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 5] =
-    [("component", component), ("episode", episode), ("snapshot", snapshot), ("message", message), ("reply", reply)];
+pub const TARGETS: [Target; 9] = [
+    ("component", component),
+    ("episode", episode),
+    ("snapshot", snapshot),
+    ("message", message),
+    ("reply", reply),
+    ("client_request", client_request),
+    ("answer_stream", answer_stream),
+    ("exchange", exchange),
+    ("placement", placement),
+];
 
 /// A component before it is compiled: its outline and walk.
 pub fn component(bytes: &[u8]) {

@@ -1,9 +1,11 @@
 //! The data folder: its contents, and their removal.
 
 mod citations;
+mod expire;
 mod policy;
 mod prune;
 
+pub(crate) use expire::Expiry;
 pub use policy::PruneRule;
 pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
 

@@ -127,7 +127,8 @@ impl TextGenerator {
                 sampling: self.sampling(request),
                 seed: request.seed,
                 choice,
-                max_tokens: request.max_tokens as usize,
+                max_tokens: request.max_tokens.max(1) as usize,
+                alternatives: 0,
                 end: self.model.config.end_tokens.clone(),
             };
             asked.push((one, Some(reading.watch(stream.take()))));

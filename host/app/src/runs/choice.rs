@@ -11,11 +11,13 @@ const NAMED: u64 = 4;
 /// Selects the runs of an operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RunChoice {
-    /// The newest.
+    /// The newest. If it is live, all live runs of its day and those with open sessions: each key of a gateway has a run for each day.
     #[default]
     Newest,
     /// One run: by its id, its name, or a unique beginning of its id.
     One(String),
+    /// These runs, by their ids.
+    These(Vec<RunId>),
     /// All runs of the data folder.
     All,
 }
@@ -27,18 +29,40 @@ pub enum RunChoice {
 pub fn choose_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<RunRow>, AppError> {
     let runs = match choice {
         RunChoice::One(text) => return Ok(vec![find_run(reader, text)?]),
-        RunChoice::Newest => reader.runs(Some(1))?,
+        RunChoice::These(ids) => {
+            return ids.iter().map(|id| find_run(reader, &id.0)).collect();
+        }
+        RunChoice::Newest => newest(reader)?,
         // A run that cannot be read hides no other: `damaged_runs` names it.
         RunChoice::All => reader.select_runs(&RunFilter::default())?.rows,
     };
     if runs.is_empty() { Err(RequestError::NoRuns.into()) } else { Ok(runs) }
 }
 
+/// Milliseconds of a day (UTC).
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The runs of [`RunChoice::Newest`], newest first. Empty: there is none.
+fn newest(reader: &dyn StoreReader) -> Result<Vec<RunRow>, StoreError> {
+    let newest = reader.runs(Some(1))?;
+    let Some(live) = newest.first().filter(|row| row.kind == RunKind::Live) else { return Ok(newest) };
+    let day = live.created_at - live.created_at % DAY_MS;
+    let of_day = RunFilter { kinds: [RunKind::Live].into(), begun_from: Some(day), ..RunFilter::default() };
+    let mut runs = reader.select_runs(&of_day)?.rows;
+    for open in reader.open_episodes(None)? {
+        let run = open.episode.run;
+        if runs.iter().all(|row| row.id != run) {
+            runs.extend(reader.run(&run)?);
+        }
+    }
+    Ok(runs)
+}
+
 /// The runs of a choice that cannot be read: only a choice of all runs passes over them.
 pub(crate) fn damaged_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Result<Vec<DamagedRecord>, StoreError> {
     match choice {
         RunChoice::All => Ok(reader.select_runs(&RunFilter::default())?.damaged),
-        RunChoice::One(_) | RunChoice::Newest => Ok(Vec::new()),
+        RunChoice::One(_) | RunChoice::These(_) | RunChoice::Newest => Ok(Vec::new()),
     }
 }
 

@@ -140,15 +140,16 @@ async fn lists_and_exports_cover_the_selected_runs_and_name_a_single_one() {
     let folder = tempfile::tempdir().unwrap();
     let reader = filled(folder.path()).await;
     let check = |query: EpisodeQuery, run: Option<&str>, expect: &[&str]| {
-        let EpisodeList { run: named, episodes, .. } = list_episodes(&reader, &query, None, 0).unwrap();
+        let EpisodeList { runs: named, episodes, .. } = list_episodes(&reader, &query, None, 0).unwrap();
+        let run = run.map(|run| vec![id(run)]);
         let listed: Vec<String> = episodes.iter().map(|one| format!("{}/{}", one.row.run, one.row.id)).collect();
-        assert_eq!((named, listed.iter().map(String::as_str).collect::<Vec<_>>()), (run.map(id), expect.to_vec()));
+        assert_eq!((named, listed.iter().map(String::as_str).collect::<Vec<_>>()), (run.clone(), expect.to_vec()));
         let mut taken = Vec::new();
         let exported = export_episodes(&reader, &query, 0, |episode| {
             taken.push(format!("{}/{}", episode.run, episode.id));
             Ok::<_, AppError>(())
         });
-        assert_eq!(exported.unwrap(), Exported { run: run.map(id), episodes: taken.len() as u64 });
+        assert_eq!(exported.unwrap(), Exported { runs: run, episodes: taken.len() as u64 });
         assert_eq!(taken, expect);
     };
     let failed = |runs| EpisodeQuery { failure: Some(FailureFilter::Any), ..EpisodeQuery::of(runs) };

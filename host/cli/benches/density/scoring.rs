@@ -37,6 +37,7 @@ fn episode(index: u64) -> Arc<Episode> {
         answered_by: None,
         logprobs: vec![],
         ignored: vec![],
+        others: Vec::new(),
         fuel: Some(7000),
         host_calls: Digest::of(b""),
         extra: vec![],

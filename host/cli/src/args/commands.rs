@@ -198,6 +198,8 @@ pub(crate) enum EpisodesCommand {
         #[arg(long, value_name = "N")]
         limit: Option<u64>,
     },
+    /// Follow what agents say through the gateway that runs, exchange by exchange, until Ctrl-C
+    Tail,
     /// End the open sessions of agents: each becomes an episode. A gateway that runs ends them by itself
     Close,
     /// Show one episode: every turn, the verdicts, and failures

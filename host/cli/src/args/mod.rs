@@ -15,6 +15,10 @@ pub(crate) use machine::{EndpointArgs, MachineArgs};
 pub(crate) use problems::{LAYER, flag, option_flag, rendered};
 pub(crate) use runs::{EpisodeFilterArgs, RunListArgs, RunsCommand, WhichRuns};
 
+use crate::background::StartArgs;
+use crate::collect::CollectArgs;
+use crate::config::ConfigCommand;
+use crate::connect::ConnectArgs;
 use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
 use crate::endpoints::EndpointsCommand;
@@ -22,6 +26,8 @@ use crate::keys::KeysCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
 use crate::serve::ServeArgs;
+use crate::setup::SetupArgs;
+use crate::top::TopArgs;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -60,6 +66,24 @@ pub(crate) enum Command {
     Eval(Box<EvalArgs>),
     /// Serve models to agents, and record every conversation as an episode
     Serve(Box<ServeArgs>),
+    /// Start a gateway in the background, with the options of `clawhost serve`
+    Start(Box<StartArgs>),
+    /// Stop the gateway of the data folder: its requests end, and everything is recorded
+    Stop,
+    /// Make the gateway of the data folder read gateway.toml and the keys again, and say what it thinks of them
+    Reload,
+    /// Say whether a gateway runs in the data folder, and whether it is ready (exit code 1 if not)
+    Status,
+    /// Ask what a gateway serves, and write its configuration
+    Setup(Box<SetupArgs>),
+    /// The gateway's configuration: show, get, set, unset
+    Config(ConfigCommand),
+    /// Make a client (openclaw, codex, claude-code, opencode, hermes) ask the gateway, or take that back
+    Connect(Box<ConnectArgs>),
+    /// Watch a gateway: requests, added latency, tokens, sessions, models; refreshed each second on a terminal
+    Top(TopArgs),
+    /// Run a command for every task of a file, and collect what its agent does for trainers
+    Collect(Box<CollectArgs>),
     /// Score recorded episodes with other rewards, or repeat failed verdicts
     Score(Box<ScoreArgs>),
     /// Judge a recorded episode yourself: a score, or a thumb up or down. Learning uses it

@@ -7,7 +7,8 @@ use clawhost_core::{FailureFilter, RewardFilter, RunKind, RunName, RunState, Run
 /// Selects the runs of a command, by the same rule in all commands.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WhichRuns {
-    /// Use this run: its id, its name, or the beginning of its id [default: the newest run]
+    /// Use this run: its id, its name, or the beginning of its id [default: the newest run]. A gateway has
+    /// a run for each key and day: if the newest run is of a gateway, all runs of its day are used
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
     /// Use all runs of the data folder

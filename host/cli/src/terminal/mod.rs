@@ -7,4 +7,4 @@ mod warning;
 
 pub(crate) use progress::{LEARNED, Progress, line};
 pub(crate) use sink::{json, json_line, stderr, stdout};
-pub(crate) use warning::lines as warning_lines;
+pub(crate) use warning::{NOTE, lines as warning_lines};

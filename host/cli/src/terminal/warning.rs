@@ -7,13 +7,16 @@ use clawhost_play::Unread;
 /// The most digests that a warning lists.
 const SHOWN_DIGESTS: usize = 3;
 
+/// What begins a warning.
+pub(crate) const NOTE: &str = "note: ";
+
 /// The lines of a warning.
 pub(crate) fn lines(warning: &Warning) -> Vec<String> {
     if let Warning::Device { chosen, passed_over } = warning {
         let passed_over = passed_over.iter().map(|one| format!("            passed over: {one}"));
         return std::iter::once(format!("device      {chosen}")).chain(passed_over).collect();
     }
-    vec![format!("note: {}", text(warning))]
+    vec![format!("{NOTE}{}", text(warning))]
 }
 
 fn text(warning: &Warning) -> String {
@@ -114,6 +117,18 @@ fn text(warning: &Warning) -> String {
         Warning::NothingToCompare { run } => format!(
             "{run} has groups of one episode: reflectors read it, but no lesson is measured; play with --group 2 or more"
         ),
+        Warning::WithoutPrices { keys, models } => {
+            let shown = |names: &[String]| -> String {
+                names.iter().map(|name| escaped(name, 80)).collect::<Vec<_>>().join(", ")
+            };
+            let (limit, does) = if keys.len() == 1 { ("limit", "does") } else { ("limits", "do") };
+            format!(
+                "the {limit} of US dollars per day of {} {does} not count models without prices: {}; set price_in_per_million and \
+                 price_out_per_million in their sections of gateway.toml (models of --upstream cannot have prices)",
+                shown(keys),
+                shown(models)
+            )
+        }
         Warning::NotWritten { why } => why.clone(),
     }
 }
@@ -137,6 +152,19 @@ mod tests {
                like any other text",
             ],
         );
+        let unpriced = |keys: &[&str], models: &[&str]| Warning::WithoutPrices {
+            keys: keys.iter().map(|name| (*name).to_owned()).collect(),
+            models: models.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let advice = "set price_in_per_million and price_out_per_million in their sections of gateway.toml (models of --upstream cannot \
+                      have prices)";
+        let told =
+            format!("note: the limit of US dollars per day of a does not count models without prices: m; {advice}");
+        check(unpriced(&["a"], &["m"]), &[&told]);
+        let told = format!(
+            "note: the limits of US dollars per day of a, b do not count models without prices: m, n; {advice}"
+        );
+        check(unpriced(&["a", "b"], &["m", "n"]), &[&told]);
         let elsewhere = |difference| Warning::PlaybookFromElsewhere {
             playbook: "p".into(),
             learned: "env-shop with seed 1".into(),

@@ -2,6 +2,7 @@
 //! call.
 
 use crate::convert;
+use crate::grants::denied;
 use crate::state::{LimitHit, State};
 use clawhost_bindings::environment::clawhost::llm::llm;
 use clawhost_core::{
@@ -19,7 +20,7 @@ impl State {
         let invalid = |what: &str| Err(llm::LlmError::InvalidRequest(what.to_owned()));
         if !self.grants.models.contains_key(&request.alias) {
             let alias = clawhost_core::escaped(&request.alias, 64);
-            return Err(llm::LlmError::Denied(format!("no model is granted as `{alias}`")));
+            return Err(llm::LlmError::Denied(denied(&alias)));
         }
         if request.temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
             return invalid("temperature must be between 0 and 2");

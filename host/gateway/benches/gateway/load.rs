@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 
 /// Longest time of an answer. Some gateways never end one.
 const LIMIT: Duration = Duration::from_secs(20);
+/// Time of a load, after which no more requests are sent: slow gateways get fewer.
+const LOAD: Duration = Duration::from_secs(45);
 
 /// What to send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -125,7 +127,7 @@ async fn run(plan: Plan) -> Heard {
             let mut heard = Heard::default();
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= plan.requests {
+                if number >= plan.requests || started.elapsed() > LOAD {
                     return heard;
                 }
                 let mut due = Instant::now();

@@ -1,7 +1,10 @@
 //! This crate's gateway with a real database in a process of its own.
 
 use clawhost_core::{Clock, KnownSecrets, RunId};
-use clawhost_gateway::{CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, ModelSource, ServedModel};
+use clawhost_gateway::{
+    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, ModelSource, Redaction, RedactionSettings,
+    ServedModel,
+};
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
 use std::io::Write as _;
@@ -29,11 +32,13 @@ fn served(dialect: Dialect, alias: &str, base_url: &str) -> ServedModel {
         EndpointConfig { retries: 0, known, timeout: silence, ..EndpointConfig::new(dialect, "bench", base_url) };
     let client = Arc::new(Endpoint::new(config).unwrap());
     let source = ModelSource::Endpoint { upstream, client, model: "bench".into(), passes_key: false };
-    ServedModel { alias: alias.into(), source }
+    ServedModel::new(alias, source)
 }
 
 /// `own MOCK FOLDER`.
 pub(crate) fn main(arguments: &[String]) {
+    // As in the program.
+    clawhost_gateway::return_freed_memory();
     let [mock, folder] = arguments else { panic!("own MOCK FOLDER") };
     let folder = PathBuf::from(folder);
     crate::runtime().block_on(async {
@@ -43,7 +48,8 @@ pub(crate) fn main(arguments: &[String]) {
         let parts = GatewayParts {
             store: CaptureStore {
                 episodes: store.clone(),
-                live: store,
+                live: store.clone(),
+                pool: store,
                 reader: Box::new(move || Ok(Box::new(Reader::open(&reader)?))),
             },
             clock: Arc::new(MachineClock(Instant::now())),
@@ -51,9 +57,15 @@ pub(crate) fn main(arguments: &[String]) {
             capture_key: [7; 32],
             models: vec![served(Dialect::OpenAi, "bench", &url), served(Dialect::Anthropic, "claude", &url)],
             keys: ClientKeys::default(),
+            admin: None,
+            guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
+            judge: None,
             new_run: Box::new(|now| RunId(format!("run-{now}"))),
         };
-        let running = Gateway::start(GatewayConfig::new("127.0.0.1:0", folder.join("spool")), parts).await.unwrap();
+        let mut config = GatewayConfig::new("127.0.0.1:0", folder.join("spool"));
+        // As in the program.
+        config.redaction = Arc::new(Redaction::new(&RedactionSettings::default()).unwrap());
+        let running = Gateway::start(config, parts).await.unwrap();
         println!("{}", running.address());
         std::io::stdout().flush().unwrap();
         let (ended, end) = tokio::sync::oneshot::channel();

@@ -7,7 +7,8 @@ use crate::GatewayError;
 use crate::store::CaptureStore;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    ExchangeBatch, ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError, Usage,
+    EpisodeId, ExchangeBatch, ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError,
+    Usage,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -107,9 +108,9 @@ impl Importer {
     async fn run(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let is_last = *stopping.borrow();
+            let asked = self.recorder.rounds.asked();
             match self.step().await {
-                Ok(taken) if taken > 0 => continue,
-                Ok(_) => {}
+                Ok(()) => self.recorder.rounds.end(asked),
                 Err(error) => {
                     // The spool keeps what is not taken over.
                     tracing::error!("captured exchanges wait in the spool: {error}");
@@ -126,21 +127,21 @@ impl Importer {
                 () = tokio::time::sleep(IDLE_CHECK) => false,
                 _ = stopping.changed() => false,
             };
-            if woken {
+            if woken && !self.recorder.rounds.is_awaited() {
                 tokio::time::sleep(GATHER).await;
             }
         }
     }
 
-    async fn step(&mut self) -> Result<usize, GatewayError> {
+    /// Takes over what is in the spool now, then makes episodes of sessions that have ended. Records that come meanwhile wait for the next
+    /// step, so that one flush and one transaction serve many of them under load, too.
+    async fn step(&mut self) -> Result<(), GatewayError> {
         if let Err(error) = self.recorder.spool.flush() {
             tracing::error!("the spool cannot be flushed to the disk: {error}");
         }
-        let taken = self.take_over().await?;
-        if taken == 0 {
-            self.close_ended().await?;
-        }
-        Ok(taken)
+        let end = self.recorder.spool.end();
+        while self.place < end && self.take_over().await? > 0 {}
+        self.close_ended().await
     }
 
     /// Takes records over. Returns how many.
@@ -215,9 +216,12 @@ impl Importer {
         }
         for (run, episodes) in by_run {
             let count = episodes.len() as u64;
+            let made: HashSet<EpisodeId> = episodes.iter().map(|recorded| recorded.episode.id.clone()).collect();
             let spent = self.spent.get(&run).copied().unwrap_or_default();
             self.store.episodes.append(&run, episodes, spent).await?;
             self.recorder.counts.episodes.fetch_add(count, Ordering::Relaxed);
+            let closed = labels.iter().filter(|label| label.run == run && made.contains(&label.episode));
+            closed.for_each(|label| self.recorder.note_episode(label));
         }
         Ok(())
     }

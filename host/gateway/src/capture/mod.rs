@@ -1,13 +1,17 @@
 //! From a request to a record: whose turn it is, the spool, the store, and the episode at the end of a session.
 
+mod begun;
 mod importer;
 mod record;
 mod recorder;
 mod responses;
+mod rounds;
 mod runs;
 mod spool;
+mod used;
 
 pub(crate) use importer::Importer;
 pub(crate) use recorder::{Begun, Done, Recorder, Seen};
 pub(crate) use responses::{Chain, ChainError, StoredResponse};
 pub(crate) use spool::{Spool, SpoolLimits};
+pub use used::used_today;

@@ -1,9 +1,10 @@
 //! A record of the spool: what the store needs to know on a first line, and the documents behind it, a line each.
 
 use super::responses::StoredResponse;
-use clawhost_capture::{Answer, Exchange};
+use crate::observe::SessionEvent;
+use clawhost_capture::{Answer, ClientSession, Exchange};
 use clawhost_core::{
-    EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, ResponseChange, ResponseRow, RunId,
+    EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, Pooled, ResponseChange, ResponseRow, RunId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,19 @@ pub(crate) struct Label {
     pub(crate) session: LiveSession,
     /// Unix time in milliseconds.
     pub(crate) opened_at: u64,
+}
+
+impl Label {
+    /// Its session as events name it.
+    pub(crate) fn event(&self) -> SessionEvent {
+        SessionEvent {
+            session: self.session.session.clone(),
+            agent: self.session.agent.clone(),
+            alias: self.session.alias.clone(),
+            run: self.run.clone(),
+            episode: self.episode.clone(),
+        }
+    }
 }
 
 /// The first line.
@@ -34,6 +48,8 @@ enum Head {
         outcome: u8,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         response: Option<(String, String)>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pooled: Option<Box<Pooled>>,
     },
     /// A client deleted a response.
     Deleted { owner: String, id: String },
@@ -60,6 +76,7 @@ pub(crate) fn write(
         at: exchange.at,
         outcome,
         response: stored.map(|(_, owner, id)| (owner.to_owned(), id.to_owned())),
+        pooled: pooled(exchange).map(Box::new),
     };
     let mut bytes = Vec::with_capacity(2048);
     serde_json::to_writer(&mut bytes, &head)?;
@@ -70,6 +87,17 @@ pub(crate) fn write(
         serde_json::to_writer(&mut bytes, stored)?;
     }
     Ok(bytes)
+}
+
+/// The place in the data pool of an exchange of a trajectory.
+fn pooled(exchange: &Exchange) -> Option<Pooled> {
+    let ClientSession { owner, named, group, .. } = &exchange.client;
+    Some(Pooled {
+        owner: owner.clone(),
+        trajectory: named.clone()?,
+        group: group.clone()?,
+        policy_version: exchange.policy_version,
+    })
 }
 
 /// The bytes of a deletion.
@@ -91,7 +119,7 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
         Head::Deleted { owner, id } => {
             Some(Read { exchange: None, response: Some(ResponseChange::Deleted { owner, id }) })
         }
-        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response } => {
+        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response, pooled } => {
             let document = lines.next()?.to_owned();
             let stored = |((owner, id), document): ((String, String), &str)| {
                 let document = document.to_owned();
@@ -104,7 +132,51 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
                 _ => ExchangeOutcome::Complete,
             };
             let episode = OpenEpisode { run, id: episode, index, session, opened_at };
-            Some(Read { exchange: Some(ExchangeRow { episode, position, at, outcome, document }), response })
+            let pooled = pooled.map(|pooled| *pooled);
+            Some(Read { exchange: Some(ExchangeRow { episode, position, at, outcome, document, pooled }), response })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exchange() -> Vec<u8> {
+        let session = serde_json::json!({"session": "s", "agent": "a", "alias": "m"});
+        let head = serde_json::json!({"exchange": {
+            "run": "run-1", "episode": "ep-1", "index": 0, "session": session, "opened_at": 1, "position": 0, "at": 2, "outcome": 2,
+            "response": ["owner", "resp_1"],
+        }});
+        format!("{head}\n{{\"format\":1}}\n{{\"object\":1}}").into_bytes()
+    }
+
+    #[test]
+    fn a_record_has_its_documents_on_their_lines() {
+        let read = read(exchange()).unwrap();
+        assert_eq!(read.exchange.unwrap().document, "{\"format\":1}");
+        let Some(ResponseChange::Stored(row)) = read.response else { panic!("a stored response") };
+        assert_eq!((row.owner.as_str(), row.id.as_str(), row.document.as_str()), ("owner", "resp_1", "{\"object\":1}"));
+        assert!(super::read(b"{\"other\":{}}".to_vec()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_records_are_read_or_refused(
+            deleted in any::<bool>(),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            most in any::<prop::sample::Index>(),
+        ) {
+            let mut bytes = if deleted { deletion("owner", "resp_1").unwrap() } else { exchange() };
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(most.index(bytes.len() + 1));
+            if let Some(read) = read(bytes) {
+                prop_assert!(read.exchange.is_some() || read.response.is_some());
+            }
         }
     }
 }

@@ -1,16 +1,21 @@
 //! Records what passes: finds the session of a request, and writes the exchange to the spool when it has ended.
 
+use super::begun::exchange_of;
 use super::record::{self, Label};
 use super::responses::{Responses, StoredResponse};
+use super::rounds::Rounds;
 use super::runs::{LiveRun, LiveRuns};
 use super::spool::Spool;
+use crate::observe::{Events, ExchangeEvent, GatewayEvent, Observation, Streaming};
 use clawhost_capture::{
-    Answer, Asked, CaptureKey, Claim, ClientSession, EXCHANGE_FORMAT, Ended, Exchange, ExchangeParent, Marks, Placed,
-    Restored, Sessions, SessionsLimits,
+    Answer, Asked, CaptureKey, Claim, ClientSession, Ended, Exchange, Marks, Redacted, Redaction, Restored, Sessions,
+    SessionsLimits,
 };
 use clawhost_core::{
-    Clock, Digest, LiveSession, LlmIdentity, Message, ModelRequest, Role, RunId, Sampling, SpoolPlace, Usage,
+    Clock, Digest, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage,
 };
+use clawhost_providers::Prices;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -36,7 +41,7 @@ pub(crate) struct Seen<'a> {
     /// The model that is asked.
     pub(crate) model: LlmIdentity,
     pub(crate) request: &'a ModelRequest,
-    /// Digest of the body.
+    /// Digest of the body. The record has a keyed digest of it.
     pub(crate) digest: Digest,
     /// Id of the response that it continues.
     pub(crate) previous: Option<String>,
@@ -44,6 +49,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) no_train: bool,
     /// Whether it is not recorded.
     pub(crate) no_record: bool,
+    /// The request, if the gateway answers it.
+    pub(crate) observation: Option<Arc<Observation>>,
 }
 
 /// The result of recording.
@@ -57,8 +64,8 @@ pub(crate) enum Done {
     Off,
 }
 
-/// Takes the owner, the Unix time in milliseconds and the tokens of an answer.
-pub(crate) type Spent = Box<dyn Fn(&str, u64, u64) + Send + Sync>;
+/// Takes the owner, the Unix time in milliseconds and what an answer used.
+pub(crate) type Spent = Box<dyn Fn(&str, u64, Usage) + Send + Sync>;
 
 struct Places {
     sessions: Sessions<Label>,
@@ -67,6 +74,8 @@ struct Places {
     ended: Vec<(SpoolPlace, Label)>,
     /// Names of sessions to which nobody gave one.
     unnamed: u64,
+    /// Sessions of which something was redacted: the tokens of their later prompts may still have it.
+    redacted: HashSet<(RunId, EpisodeId)>,
 }
 
 /// Records exchanges.
@@ -77,13 +86,20 @@ pub(crate) struct Recorder {
     pub(crate) spool: Spool,
     clock: Arc<dyn Clock>,
     new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
+    redaction: Arc<Redaction>,
     pub(crate) counts: CaptureCounts,
     /// Responses that clients may read later.
     pub(crate) responses: Responses,
-    /// Takes the owner, the time and the tokens of an answer.
+    /// Takes the owner, the time and what an answer used.
     spent: OnceLock<Spent>,
     /// Wakes the importer.
     pub(crate) wake: tokio::sync::Notify,
+    /// The rounds of the importer.
+    pub(crate) rounds: Rounds,
+    /// Version of the newest policy; 0: none was published.
+    policy: AtomicU64,
+    /// What happens to sessions and exchanges.
+    pub(crate) events: Arc<Events>,
 }
 
 impl std::fmt::Debug for Recorder {
@@ -102,8 +118,13 @@ impl Recorder {
         clock: Arc<dyn Clock>,
         new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
     ) -> Self {
-        let places =
-            Places { sessions: Sessions::new(key, limits), runs: LiveRuns::default(), ended: Vec::new(), unnamed: 0 };
+        let places = Places {
+            sessions: Sessions::new(key, limits),
+            runs: LiveRuns::default(),
+            ended: Vec::new(),
+            unnamed: 0,
+            redacted: HashSet::new(),
+        };
         Self {
             key,
             boot,
@@ -111,28 +132,47 @@ impl Recorder {
             spool,
             clock,
             new_run,
+            redaction: Arc::default(),
             counts: CaptureCounts::default(),
             responses: Responses::default(),
             spent: OnceLock::new(),
             wake: tokio::sync::Notify::new(),
+            rounds: Rounds::default(),
+            policy: AtomicU64::new(0),
+            events: Arc::default(),
         }
     }
 
-    /// Tells the tokens of answers, of earlier starts too.
+    /// Version of the newest policy, if one was published.
+    fn policy_version(&self) -> Option<u64> {
+        Some(self.policy.load(Ordering::Relaxed)).filter(|version| *version > 0)
+    }
+
+    /// A version of the policy acts from now on.
+    pub(crate) fn set_policy_version(&self, version: u64) {
+        self.policy.fetch_max(version, Ordering::Relaxed);
+    }
+
+    /// The same, which redacts what it records.
+    pub(crate) fn with_redaction(self, redaction: Arc<Redaction>) -> Self {
+        Self { redaction, ..self }
+    }
+
+    /// Tells what answers used, of earlier starts too.
     pub(crate) fn on_spent(&self, spent: Spent) {
         // Set once, before anything is recorded.
         let _ = self.spent.set(spent);
     }
 
-    /// Counts the tokens of an answer.
+    /// Counts what an answer used.
     pub(crate) fn charge(&self, owner: &str, at: u64, answer: &Answer) {
         self.charge_usage(owner, at, answer.usage());
     }
 
-    /// Counts tokens.
+    /// Counts what was used.
     pub(crate) fn charge_usage(&self, owner: &str, at: u64, usage: Usage) {
         if let Some(spent) = self.spent.get() {
-            spent(owner, at, usage.tokens());
+            spent(owner, at, usage);
         }
     }
 
@@ -156,28 +196,54 @@ impl Recorder {
         let mut issued = Vec::new();
         let mut known = Vec::new();
         for exchange in exchanges {
-            known.extend(Marks::of(&self.key, &exchange.messages, &[]).messages);
+            match &exchange.redacted {
+                // Their text is not that which clients send.
+                Some(Redacted { messages, .. }) if !messages.is_empty() => known.extend(messages),
+                _ => known.extend(Marks::of(&self.key, &exchange.messages, &[]).messages),
+            }
             let (Some(marks), Some(response)) = (exchange.marks, exchange.answer.complete()) else { continue };
             let ids =
                 response.message.tool_calls.iter().map(|call| call.id.clone()).chain(exchange.response_id.clone());
             issued.extend(ids.map(|id| (turns.len(), id)));
+            known.push(marks.own);
             turns.push(marks);
         }
+        let is_redacted = exchanges.iter().any(|exchange| exchange.redacted.is_some());
+        let place = (label.run.clone(), label.episode.clone());
         let exchanges = exchanges.last().map_or(0, |last| last.position + 1);
         let name = first.client.named.clone().or_else(|| first.client.conversation.clone());
         let restored = Restored { client: first.client.clone(), label, name, exchanges, turns, issued, known };
         let now = self.now();
-        self.places().sessions.restore(restored, now);
+        let mut places = self.places();
+        places.sessions.restore(restored, now);
+        if is_redacted {
+            places.redacted.insert(place);
+        }
     }
 
     /// Finds the session of a request and takes its place there.
     pub(crate) fn begin(self: &Arc<Self>, seen: Seen<'_>) -> Begun {
-        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, no_train, no_record } = seen;
+        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, .. } = seen;
+        let (no_train, observation) = (seen.no_train, seen.observation);
         let owner = client.owner.clone();
         let at = self.clock.now_ms();
         let began_us = self.clock.monotonic_us();
-        if no_record {
-            return Begun { recorder: self.clone(), label: None, owner, at, place: None, began_us, stored: None };
+        let mut begun = Begun {
+            recorder: self.clone(),
+            label: None,
+            owner,
+            at,
+            place: None,
+            began_us,
+            stored: None,
+            prices: None,
+            cut: 0,
+            observation,
+            streaming: None,
+        };
+        if seen.no_record {
+            begun.observation.iter().for_each(|observation| observation.begins(None, &model));
+            return begun;
         }
         let issued = request.messages.iter().rev().flat_map(|message| &message.tool_calls).map(|call| call.id.clone());
         let marks = Marks::of(&self.key, &request.messages, &request.tools);
@@ -191,7 +257,7 @@ impl Recorder {
         };
         let (placed, claim) = {
             let mut places = self.places();
-            let Places { sessions, runs, ended, unnamed } = &mut *places;
+            let Places { sessions, runs, ended, unnamed, .. } = &mut *places;
             let (placed, claim, gone) = sessions.place(asked, |name| {
                 let (run, episode, index) = runs.open(&client.owner, at, || (self.new_run)(at));
                 let session = name.unwrap_or_else(|| {
@@ -203,29 +269,49 @@ impl Recorder {
                 Label { run, episode, index, session, opened_at: at }
             });
             let end = self.spool.end();
+            self.note_ended(runs, &gone, at);
             ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
             (placed, claim)
         };
+        let policy_version = self.policy_version();
+        let session = Some(placed.label.session.session.as_str());
+        begun.observation.iter().for_each(|observation| observation.begins(session, &model));
+        if placed.position == 0 {
+            let event = GatewayEvent::SessionOpened(placed.label.event());
+            self.events.push(at, Some(&begun.owner), event);
+        }
+        let digest = self.key.digest("request", digest.as_bytes());
         let exchange = exchange_of(&placed, client, dialect, model, request, digest, no_train, at);
-        let label = Some(placed.label);
-        Begun { recorder: self.clone(), label, owner, at, place: Some((exchange, claim)), began_us, stored: None }
+        begun.label = Some(placed.label);
+        begun.place = Some((Exchange { policy_version, ..exchange }, claim));
+        begun
     }
 
-    /// Ends the session that a client names, and what came from it. Returns how many ended.
+    /// Ends the session that a client names, and what came from it; or the one whose name this gateway made. Returns how many ended.
     pub(crate) fn end(&self, owner: &str, name: &str) -> usize {
         let mut places = self.places();
-        let gone = places.sessions.end(owner, name);
+        let mut gone = places.sessions.end(owner, name);
+        if gone.is_empty() {
+            gone = places.sessions.end_labelled(owner, |label| label.session.session == name);
+        }
         let (count, end) = (gone.len(), self.spool.end());
+        self.note_ended(&places.runs, &gone, self.clock.now_ms());
         places.ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
         drop(places);
         self.wake.notify_one();
         count
     }
 
+    /// Changes the time after which a session without a request ends, in milliseconds.
+    pub(crate) fn set_idle(&self, idle_ms: u64) {
+        self.places().sessions.set_idle(idle_ms);
+    }
+
     /// Ends all sessions that wait for no answer.
     pub(crate) fn end_all(&self) {
         let mut places = self.places();
         let gone = places.sessions.end_all();
+        self.note_ended(&places.runs, &gone, self.clock.now_ms());
         let end = SpoolPlace::default();
         places.ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
     }
@@ -236,11 +322,29 @@ impl Recorder {
         let mut places = self.places();
         let end = self.spool.end();
         let gone = places.sessions.expire(now);
+        self.note_ended(&places.runs, &gone, self.clock.now_ms());
         places.ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
         let (ready, waiting) = std::mem::take(&mut places.ended).into_iter().partition(|(at, _)| *at <= through);
         places.ended = waiting;
         let ready: Vec<(SpoolPlace, Label)> = ready;
+        for (_, label) in &ready {
+            places.redacted.remove(&(label.run.clone(), label.episode.clone()));
+        }
         ready.into_iter().map(|(_, label)| label).collect()
+    }
+
+    /// Tells that sessions ended.
+    fn note_ended(&self, runs: &LiveRuns, gone: &[Ended<Label>], at: u64) {
+        for Ended { label } in gone {
+            self.events.push(at, runs.owner(&label.run), GatewayEvent::SessionEnded(label.event()));
+        }
+    }
+
+    /// Tells that the episode of a session is in the store.
+    pub(crate) fn note_episode(&self, label: &Label) {
+        let places = self.places();
+        let owner = places.runs.owner(&label.run);
+        self.events.push(self.clock.now_ms(), owner, GatewayEvent::EpisodeMade(label.event()));
     }
 
     /// Sessions that could not be recorded as episodes are tried again.
@@ -248,16 +352,43 @@ impl Recorder {
         self.places().ended.extend(labels.into_iter().map(|label| (SpoolPlace::default(), label)));
     }
 
+    /// Waits until everything that was captured before is in the store, and sessions that ended before are episodes. `false`: it takes
+    /// too long, because the store cannot be written.
+    pub(crate) async fn caught_up(&self) -> bool {
+        let ended = self.rounds.next();
+        self.wake.notify_one();
+        ended.await
+    }
+
     /// Sessions that are remembered.
     pub(crate) fn sessions(&self) -> usize {
         self.places().sessions.len()
     }
 
-    /// Writes an exchange, with the response that its client may read later.
+    /// Redacts an exchange. Its marks are of what was said.
+    fn redact(&self, exchange: &mut Exchange) {
+        self.redaction.exchange(exchange, &self.key);
+        let place = (exchange.run.clone(), exchange.episode.clone());
+        let is_redacted = exchange.redacted.is_some();
+        if is_redacted {
+            self.places().redacted.insert(place.clone());
+        }
+        // The tokens of a prompt have what was redacted in it.
+        if let Answer::Complete(response) = &mut exchange.answer
+            && response.tokens.is_some()
+            && (is_redacted || self.places().redacted.contains(&place))
+        {
+            response.tokens = None;
+        }
+    }
+
+    /// Writes an exchange, with the response that its client may read later. What is remembered of the response is as it was said, since
+    /// endpoints may get it again.
     fn write(&self, label: &Label, exchange: &Exchange, stored: Option<StoredResponse>) -> Done {
         let (owner, id) = (&exchange.client.owner, exchange.response_id.clone().unwrap_or_default());
         let stored = stored.filter(|_| !id.is_empty());
-        let line = stored.as_ref().map(|stored| (stored, owner.as_str(), id.as_str()));
+        let redacted = stored.as_ref().map(|stored| stored.redacted(&self.redaction));
+        let line = redacted.as_ref().map(|stored| (stored, owner.as_str(), id.as_str()));
         let written = record::write(label, exchange, line).map_err(std::io::Error::from);
         let written = written.and_then(|bytes| self.spool.append(&bytes).map(|_| bytes.len()));
         match written {
@@ -289,60 +420,6 @@ impl Recorder {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of a record, used once")]
-fn exchange_of(
-    placed: &Placed<Label>,
-    client: ClientSession,
-    dialect: &'static str,
-    model: LlmIdentity,
-    request: &ModelRequest,
-    digest: Digest,
-    no_train: bool,
-    at: u64,
-) -> Exchange {
-    let new = placed.new_messages.iter().filter_map(|at| request.messages.get(*at));
-    let parent = placed.parent.as_ref().map(|(label, turns)| ExchangeParent {
-        run: label.run.clone(),
-        episode: label.episode.clone(),
-        turns: *turns,
-    });
-    Exchange {
-        format: EXCHANGE_FORMAT,
-        run: placed.label.run.clone(),
-        episode: placed.label.episode.clone(),
-        index: placed.label.index,
-        session: placed.label.session.clone(),
-        client,
-        position: placed.position,
-        at,
-        relation: placed.relation,
-        evidence: placed.evidence,
-        candidates: placed.candidates,
-        parent,
-        no_train,
-        context_changed: placed.context_changed,
-        dialect: dialect.to_owned(),
-        system: placed.system_changed.then(|| system_text(&request.messages)),
-        tools: placed.tools_changed.then(|| request.tools.clone()),
-        messages: new.filter(|message| message.role != Role::System).cloned().collect(),
-        request: digest,
-        model,
-        sampling: Sampling { temperature: request.temperature, top_p: request.top_p, max_tokens: request.max_tokens },
-        answer: Answer::Incomplete { message: None, why: "the client has gone".to_owned() },
-        response_id: None,
-        answered_us: 0,
-        first_us: None,
-        marks: None,
-    }
-}
-
-/// The text of system messages.
-fn system_text(messages: &[Message]) -> String {
-    let texts: Vec<String> =
-        messages.iter().filter(|message| message.role == Role::System).map(Message::plain_text).collect();
-    texts.join("\n\n")
-}
-
 /// A request that is under way. Dropped without an end, it is recorded as incomplete: its client has gone.
 #[derive(Debug)]
 pub(crate) struct Begun {
@@ -355,6 +432,12 @@ pub(crate) struct Begun {
     place: Option<(Exchange, Claim)>,
     began_us: u64,
     stored: Option<StoredResponse>,
+    observation: Option<Arc<Observation>>,
+    /// The stream of the answer, if it is one.
+    streaming: Option<Streaming>,
+    prices: Option<Prices>,
+    /// Messages that the model does not see.
+    pub(crate) cut: u32,
 }
 
 impl Begun {
@@ -362,13 +445,46 @@ impl Begun {
         self.place.as_mut().map(|(exchange, _)| exchange)
     }
 
+    /// Another model is asked.
+    pub(crate) fn asks(&mut self, model: LlmIdentity) {
+        self.observation.iter().for_each(|observation| observation.turns_to(&model));
+        if let Some(exchange) = self.exchange() {
+            exchange.model = model;
+        }
+    }
+
+    /// What the tokens of the model cost that is asked.
+    pub(crate) fn priced(&mut self, prices: Option<Prices>) {
+        self.prices = prices;
+    }
+
+    /// Notes how many messages the model does not see.
+    pub(crate) fn cut(&mut self, messages: u32) {
+        self.cut = messages;
+        if let Some(exchange) = self.exchange() {
+            exchange.cut = messages;
+        }
+    }
+
     /// Keeps a response that its client may read later, if the answer is recorded whole.
     pub(crate) fn keep(&mut self, response: StoredResponse) {
         self.stored = Some(response);
     }
 
+    /// The answer is streamed from now on.
+    pub(crate) fn streams(&mut self) {
+        self.streaming = self.observation.as_ref().map(|observation| observation.streams());
+    }
+
+    /// The stream failed before anything of it was passed on.
+    pub(crate) fn stops_streaming(&mut self) {
+        self.streaming = None;
+        self.observation.iter().for_each(|observation| observation.stops_streaming());
+    }
+
     /// Notes the first part of the answer.
     pub(crate) fn first_part(&mut self) {
+        self.observation.iter().for_each(|observation| observation.first_token());
         let now = self.recorder.clock.monotonic_us();
         let since = now.saturating_sub(self.began_us);
         if let Some(exchange) = self.exchange() {
@@ -384,8 +500,13 @@ impl Begun {
     }
 
     /// Records how it ended. `response`: the id of the answer, as the client knows it.
-    pub(crate) fn end(mut self, answer: Answer, response: Option<String>) -> Done {
+    pub(crate) fn end(mut self, mut answer: Answer, response: Option<String>) -> Done {
+        if let (Answer::Complete(response), Some(prices)) = (&mut answer, self.prices) {
+            response.usage.cost_micros = prices.micros(response.usage);
+        }
         self.recorder.charge(&self.owner, self.at, &answer);
+        let is_priced = self.prices.is_some();
+        self.observation.iter().for_each(|observation| observation.answered(&answer, is_priced));
         match self.exchange() {
             None => return Done::Off,
             Some(exchange) => (exchange.answer, exchange.response_id) = (answer, response),
@@ -417,8 +538,24 @@ impl Begun {
                 None => places.sessions.unanswered(claim, now_us / 1000),
             }
         }
+        self.recorder.redact(&mut exchange);
         let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
-        self.recorder.write(label, &exchange, stored)
+        let done = self.recorder.write(label, &exchange, stored);
+        self.observation.iter().for_each(|observation| observation.recorded(&done));
+        let usage = exchange.answer.usage();
+        let event = ExchangeEvent {
+            session: label.event(),
+            position: exchange.position,
+            is_complete: exchange.answer.complete().is_some(),
+            input_tokens: usage.prompt_tokens,
+            output_tokens: usage.completion_tokens,
+        };
+        let event = match &done {
+            Done::Missed(_) => GatewayEvent::ExchangeMissed(event),
+            Done::Recorded | Done::Off => GatewayEvent::ExchangeRecorded(event),
+        };
+        self.recorder.events.push(self.recorder.clock.now_ms(), Some(&self.owner), event);
+        done
     }
 }
 

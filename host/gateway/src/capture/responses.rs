@@ -1,6 +1,7 @@
 //! Responses that clients may read, continue and delete by their ids: the recent ones in memory, all of them in the store.
 
 use crate::store::CaptureStore;
+use clawhost_capture::Redaction;
 use clawhost_core::{LlmIdentity, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -32,6 +33,13 @@ pub(crate) struct StoredResponse {
 }
 
 impl StoredResponse {
+    /// A redacted copy, for the store.
+    pub(crate) fn redacted(&self, redaction: &Redaction) -> Self {
+        let mut copy = self.clone();
+        copy.input.iter_mut().chain([&mut copy.object]).for_each(|value| redaction.document(value));
+        copy
+    }
+
     /// Items of its output.
     pub(crate) fn output(&self) -> &[Value] {
         self.object.get("output").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()

@@ -43,6 +43,13 @@ impl LiveRuns {
     }
 }
 
+impl LiveRuns {
+    /// The name of the key of a run of today.
+    pub(crate) fn owner(&self, run: &RunId) -> Option<&str> {
+        self.today.iter().find(|(_, known)| known.id == *run).map(|((owner, _), _)| owner.as_str())
+    }
+}
+
 /// How a run of clients without a key is called.
 const WITHOUT_KEY: &str = "agents";
 

@@ -16,6 +16,8 @@ const HEAD: usize = 8;
 const RECORD_BYTES: usize = 128 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// Bytes that one call of the system reads. Larger buffers would be returned to the system and asked for again with every batch.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Largest file that is read: more than the size at which a file is followed by another, and one record.
 const FILE_BYTES: u64 = 1 << 32;
 /// How files are named, by their number.
@@ -93,6 +95,13 @@ impl Spool {
         segments(folder).is_ok_and(|found| found.into_iter().any(behind))
     }
 
+    /// The end of the newest file of a folder. `None`: that is empty. Every start begins a new file.
+    pub(crate) fn last_place(folder: &Path) -> Option<SpoolPlace> {
+        let segment = segments(folder).ok()?.pop()?;
+        let offset = std::fs::metadata(path(folder, segment)).ok()?.len();
+        (offset > 0).then_some(SpoolPlace { segment, offset })
+    }
+
     /// Deletes the file that this process has begun, if nothing was written to it.
     pub(crate) fn discard(&self) {
         let end = self.end();
@@ -153,6 +162,12 @@ impl Spool {
         file.sync_data()
     }
 
+    /// Bytes that are not taken over yet, as far as the files can be read.
+    pub(crate) fn backlog(&self) -> u64 {
+        let taken = self.writing.lock().unwrap_or_else(PoisonError::into_inner).taken;
+        self.waiting(taken).unwrap_or(0)
+    }
+
     /// Bytes behind a place.
     fn waiting(&self, taken: SpoolPlace) -> Result<u64, Error> {
         let bytes = |segment: u64| {
@@ -201,7 +216,7 @@ impl Spool {
         // Not behind the end: a record there may be half written.
         let most = if from.segment == end.segment { end.offset.saturating_sub(from.offset) } else { u64::MAX };
         let (mut records, mut read, mut at) = (Vec::new(), 0_u64, from);
-        let mut file = std::io::BufReader::with_capacity(READ_BYTES, file.take(most));
+        let mut file = std::io::BufReader::with_capacity(BUFFER_BYTES, file.take(most));
         while read < READ_BYTES as u64 {
             let Some(content) = next_record(&mut file)? else { break };
             read += (HEAD + content.len()) as u64;
@@ -269,6 +284,9 @@ mod tests {
         assert_eq!(texts(&second, place), (vec![], place));
         second.forget(place);
         assert_eq!(segments(folder.path()).unwrap(), [2]);
+        assert_eq!(Spool::last_place(folder.path()), Some(place));
+        drop(opened(folder.path()));
+        assert_eq!(Spool::last_place(folder.path()), None, "the newest one is empty");
         assert_eq!(
             Spool::open(folder.path(), SpoolPlace { segment: 9, offset: 0 }, limits(0)).unwrap().end().segment,
             10
@@ -300,6 +318,26 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_bytes_of_a_file_hide_the_next_one(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+            let folder = tempfile::tempdir().unwrap();
+            drop(opened(folder.path()));
+            std::fs::write(path(folder.path(), 1), &bytes).unwrap();
+            let second = opened(folder.path());
+            second.append(b"c").unwrap();
+            let (mut place, mut last) = (SpoolPlace::default(), Vec::new());
+            while place < second.end() {
+                let (records, next) = second.read(place).unwrap();
+                proptest::prop_assert!(next > place, "{next:?} behind {place:?}");
+                (place, last) = (next, records);
+            }
+            proptest::prop_assert_eq!(last.last().map(Vec::as_slice), Some(b"c".as_slice()));
+        }
+    }
+
     #[test]
     fn a_long_file_is_followed_by_another_until_too_much_waits() {
         let folder = tempfile::tempdir().unwrap();
@@ -308,10 +346,12 @@ mod tests {
         assert_eq!(spool.append(&record).unwrap().segment, 1);
         let (records, taken) = spool.read(SpoolPlace::default()).unwrap();
         assert_eq!((records.len(), taken), (1, spool.end()));
+        assert_eq!(spool.backlog(), (HEAD + 100) as u64);
         assert_eq!(spool.append(&record).unwrap().segment, 2);
         assert_eq!(spool.append(&record).unwrap_err().kind(), ErrorKind::StorageFull);
         spool.forget(taken);
         assert_eq!(spool.append(&record).unwrap().segment, 3, "there is room again");
+        assert_eq!(spool.backlog(), 2 * (HEAD + 100) as u64);
         assert_eq!(segments(folder.path()).unwrap(), [1, 2, 3]);
         assert_eq!(spool.read(taken).unwrap().0.len(), 1);
     }

@@ -1,7 +1,9 @@
 //! Answers in the form of the dialect that was spoken.
 
+use crate::capture::Done;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
+use clawhost_core::AnsweringModel;
 use clawhost_providers::Dialect;
 use clawhost_wire::{ErrorKind, WireError, anthropic, openai};
 use serde_json::Value;
@@ -12,6 +14,8 @@ pub(crate) const SESSION: &str = "x-clawhost-session";
 pub(crate) const EPISODE: &str = "x-clawhost-episode";
 /// The header that names the model that answered.
 pub(crate) const MODEL: &str = "x-clawhost-model";
+/// The header that counts the attempts, if there were several.
+pub(crate) const ATTEMPTS: &str = "x-clawhost-attempts";
 /// The header that says why an exchange was not recorded.
 pub(crate) const RECORD: &str = "x-clawhost-record";
 
@@ -73,5 +77,20 @@ pub(crate) fn set(answer: &mut Response<Body>, name: &'static str, value: &str) 
         .collect();
     if let Ok(value) = HeaderValue::from_str(&text) {
         answer.headers_mut().insert(name, value);
+    }
+}
+
+/// Says that an exchange was not recorded.
+pub(crate) fn note(answer: &mut Response<Body>, done: &Done) {
+    if let Done::Missed(why) = done {
+        set(answer, RECORD, &format!("missed: {why}"));
+    }
+}
+
+/// The model that answered, for the client.
+pub(crate) fn answered_by(answer: &mut Response<Body>, model: Option<&AnsweringModel>) {
+    if let Some(AnsweringModel { model, version }) = model {
+        let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        set(answer, MODEL, &format!("{model}{version}"));
     }
 }

@@ -1,24 +1,36 @@
 //! The way of one exchange: read, find the model, find the session, ask, answer, record.
 
 use super::access::Client;
-use super::answer::{EPISODE, MODEL, RECORD, Refusal, SESSION, set};
+use super::answer::{ATTEMPTS, EPISODE, MODEL, RECORD, Refusal, SESSION, set};
+pub(crate) use super::answer::{answered_by, note};
+use super::attempts::{Attempts, Failure, is_passing, retry_after, share};
+use super::context::{self, CUT};
+use super::edits::edits;
 use super::hints::Hints;
 use super::responses::{Continued, Keeper};
 use super::serve::Inner;
 use super::shape::Shape;
+use super::tokens::{self, Answerer};
 use super::{pass, relay, translate};
-use crate::capture::{Begun, Done, Seen};
-use crate::models::ServedModel;
+use crate::capture::{Begun, Seen};
+use crate::models::Candidate;
+use crate::observe::Observation;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
 use clawhost_capture::Answer;
-use clawhost_core::{AnsweringModel, Digest, LlmIdentity, Message, ModelRequest, ModelResponse, Origin, Part, Role};
+use clawhost_core::{
+    AnsweringModel, Digest, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Part, Role,
+    estimated_tokens,
+};
 use clawhost_providers::{Upstream, UpstreamAnswer, UpstreamError};
+use clawhost_wire::context::Context;
 use clawhost_wire::splice::TopLevel;
-use clawhost_wire::{AnswerHead, ClientRequest, ErrorKind, WireError, anthropic, completions, openai, responses};
-use serde_json::{Map, Value, json};
+use clawhost_wire::{ClientRequest, ErrorKind, WireError, anthropic, completions, openai, responses};
+use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Fields that the gateway reads or sets. Named twice, two readers could see two values.
 const SINGLE: [&str; 7] = ["model", "stream", "stream_options", "messages", "input", "prompt", "previous_response_id"];
@@ -27,7 +39,7 @@ const NO_SUCH_PATH: [u16; 3] = [404, 405, 501];
 /// Seconds after which a client may ask an upstream again that did not answer.
 const RETRY_SECONDS: u64 = 2;
 /// Most characters of an upstream's error in a record.
-const ERROR_CHARACTERS: usize = 500;
+pub(crate) const ERROR_CHARACTERS: usize = 500;
 
 /// A request for an answer in a conversation.
 pub(crate) struct Call {
@@ -35,8 +47,11 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     /// The session that the address names.
     pub(crate) named: Option<String>,
+    /// The prompt group that it names beside it.
+    pub(crate) group: Option<String>,
     pub(crate) client: Client,
     pub(crate) body: Bytes,
+    pub(crate) observation: Arc<Observation>,
 }
 
 /// A request as it was read.
@@ -68,69 +83,291 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
     let alias: String = top
         .read("model")
         .ok_or_else(|| Refusal::new(ErrorKind::InvalidRequest, "model: must be the name of a model"))?;
-    let served = gateway.models.find(&alias).ok_or_else(|| unknown_model(gateway, &alias))?.clone();
+    let served = gateway.models.find(&alias).ok_or_else(|| unknown_model(gateway, &alias))?;
+    call.observation.alias(&alias);
     let dialect = call.shape.dialect();
-    let forwards = served.source.speaks(dialect).is_some();
+    let forwards = served.candidates().any(|candidate| candidate.source.speaks(dialect).is_some());
+    if call.shape == Shape::Completions
+        && let Some(Answerer::Local(candidate, model)) = tokens::answerer(&served)
+    {
+        return tokens::completions(gateway, &call, &top, &alias, (candidate, model)).await;
+    }
     if call.shape == Shape::Completions
         && (!forwards || completions::read_request(text).is_ok_and(|asked| !asked.generates))
     {
-        return pass::forward(gateway, &served, (dialect, call.shape.path()), &call.headers, &call.body).await;
+        return pass::forward(
+            gateway,
+            &served,
+            (dialect, call.shape.path()),
+            (&call.client, &call.headers, &call.observation),
+            &call.body,
+        )
+        .await;
     }
     let Asked { client, continued } = read(gateway, &call, &top, text, forwards).await?;
-    let upstream =
-        served.source.speaks(dialect).filter(|_| call.shape != Shape::Responses || gateway.has_responses(&alias));
-    if upstream.is_none() {
-        if client.answers > 1 {
-            return Err(Refusal::new(ErrorKind::InvalidRequest, "n: this model gives one answer to a request"));
+    let asking = Asking { gateway, call: &call, top: &top, client: &client, continued: continued.as_ref() };
+    let now_us = gateway.now_us();
+    let mut attempts = Attempts::new(&served, |candidate| asking.able(candidate).is_ok(), now_us);
+    let Some((mut candidate, mut goes_on)) = attempts.next() else {
+        return Err(asking.able(&served.first).err().unwrap_or_else(|| unknown_model(gateway, &alias)));
+    };
+    let recording = Recording {
+        dialect: call.shape.name(),
+        model: candidate.source.identity(),
+        request: &client.request,
+        previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
+    };
+    let mut begun = begin(gateway, &call, &top, &alias, recording);
+    loop {
+        begun.priced(candidate.prices);
+        begun.cut(0);
+        match asking.ask(candidate, goes_on, begun).await {
+            Outcome::Answered(mut answer) => {
+                let status = answer.status().as_u16();
+                if is_passing(status) {
+                    gateway.observer.model_failed(candidate);
+                } else {
+                    gateway.observer.model_answered(candidate);
+                }
+                if attempts.count > 1 {
+                    set(&mut answer, ATTEMPTS, &attempts.count.to_string());
+                }
+                return Ok(with_model(answer, candidate));
+            }
+            Outcome::Failed(returned, failure) => {
+                begun = *returned;
+                gateway.observer.model_failed(candidate);
+                tracing::warn!("{} did not answer for `{alias}`: {}", candidate.source.identity().model, failure.why);
+                let pause = attempts.failed(&failure, gateway.config.limits.retry_pause, share());
+                if !pause.is_zero() {
+                    let _waiting = call.observation.waits_for_model();
+                    tokio::time::sleep(pause).await;
+                }
+                // A failure is returned only while more attempts follow.
+                let Some(next) = attempts.next() else {
+                    let refusal = Refusal::new(ErrorKind::BadUpstream, failure.why);
+                    return Ok(refused(call.shape, &refusal, begun));
+                };
+                (candidate, goes_on) = next;
+                begun.asks(candidate.source.identity());
+            }
         }
-        continued.as_ref().map_or(Ok(()), Continued::translatable)?;
     }
-    let hints = Hints::of(&call.headers, &top, call.named.as_deref(), &call.client.owner);
+}
+
+/// What is recorded of a request.
+pub(crate) struct Recording<'a> {
+    pub(crate) dialect: &'static str,
+    /// The model that is asked.
+    pub(crate) model: LlmIdentity,
+    pub(crate) request: &'a ModelRequest,
+    /// Id of the response that it continues.
+    pub(crate) previous: Option<String>,
+}
+
+/// Begins the record of a request.
+pub(crate) fn begin(
+    gateway: &Arc<Inner>,
+    call: &Call,
+    top: &TopLevel<'_>,
+    alias: &str,
+    recording: Recording<'_>,
+) -> Begun {
+    let mut hints = Hints::of(&call.headers, top, call.named.as_deref(), &call.client.owner);
+    hints.client.group.clone_from(&call.group);
     let agent = match (call.client.owner.is_empty(), hints.agent) {
         (false, _) => call.client.owner.clone(),
         (true, Some(agent)) => agent,
         (true, None) => "agent".to_owned(),
     };
-    let mut begun = gateway.recorder.begin(Seen {
+    let Recording { dialect, model, request, previous } = recording;
+    gateway.recorder.begin(Seen {
         client: hints.client,
         agent,
-        alias: alias.clone(),
-        dialect: call.shape.name(),
-        model: served.source.identity(),
-        request: &client.request,
+        alias: alias.to_owned(),
+        dialect,
+        model,
+        request,
         digest: Digest::of(&call.body),
-        previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
+        previous,
         side: hints.side,
         no_train: hints.no_train || call.client.no_train,
         no_record: call.client.no_record,
-    });
-    if let Some((upstream, model, passes_key)) = upstream {
-        let forward = Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key };
-        let identity = served.source.identity();
-        match forwarded(gateway, &call, &top, &client, continued.as_ref(), (forward, identity), begun).await {
-            Ok(answer) => return Ok(with_model(answer, &served)),
-            Err(returned) => begun = returned,
-        }
-        if let Some(Err(refusal)) = continued.as_ref().map(Continued::translatable) {
-            let mut answer = refusal.answer(dialect);
-            label(&mut answer, &begun);
-            let failed = Answer::Failed { status: refusal.kind.status(), why: refusal.message };
-            note(&mut answer, &begun.end(failed, None));
-            return Ok(answer);
-        }
+        observation: Some(call.observation.clone()),
+    })
+}
+
+/// How an attempt ended.
+enum Outcome {
+    Answered(Response<Body>),
+    /// Nothing was passed on, and another attempt may follow.
+    Failed(Box<Begun>, Failure),
+}
+
+/// A request that is asked of one candidate after another.
+struct Asking<'a> {
+    gateway: &'a Arc<Inner>,
+    call: &'a Call,
+    top: &'a TopLevel<'a>,
+    client: &'a ClientRequest,
+    continued: Option<&'a Continued>,
+}
+
+impl Asking<'_> {
+    /// The endpoint of a candidate to which the request is forwarded as it is.
+    fn endpoint<'c>(&self, candidate: &'c Candidate) -> Option<(&'c Arc<Upstream>, &'c str, bool)> {
+        let lacks_it =
+            self.call.shape == Shape::Responses && candidate.health.without_responses.load(Ordering::Relaxed);
+        candidate.source.speaks(self.call.shape.dialect()).filter(|_| !lacks_it)
     }
-    let tried = forwards && upstream.is_some();
-    let answer = translated(gateway, &call, client, continued.as_ref(), &served, begun).await;
-    if tried && answer.status().is_success() {
-        gateway.note_no_responses(&alias);
+
+    /// Checks that a candidate can take the request.
+    fn able(&self, candidate: &Candidate) -> Result<(), Refusal> {
+        if let Some(limit) = candidate.max_context
+            && let Some(context) = self.longer_than(limit)
+            && context.cut(limit).is_none()
+        {
+            return Err(context::too_long(&candidate.source.identity().model, context.tokens(), limit));
+        }
+        if self.endpoint(candidate).is_some() {
+            return Ok(());
+        }
+        if self.call.shape == Shape::Completions {
+            return Err(Refusal::new(ErrorKind::InvalidRequest, "the model has no API for plain completions"));
+        }
+        if self.client.answers > 1 {
+            return Err(Refusal::new(ErrorKind::InvalidRequest, "n: this model gives one answer to a request"));
+        }
+        self.continued.map_or(Ok(()), Continued::translatable)
     }
-    Ok(with_model(answer, &served))
+
+    /// The whole conversation of the request, if it is longer than so many tokens.
+    fn longer_than(&self, limit: u64) -> Option<Context> {
+        let is_whole = self.continued.is_none_or(|continued| continued.previous().is_none());
+        if is_whole && estimated_tokens(self.call.body.len()) <= limit {
+            return None;
+        }
+        let context = context::context(self.call.shape, self.top, self.client, is_whole);
+        (context.tokens() > limit).then_some(context)
+    }
+
+    /// Asks a candidate. `goes_on`: whether another attempt may follow.
+    async fn ask(&self, candidate: &Candidate, goes_on: bool, mut begun: Begun) -> Outcome {
+        let Self { gateway, call, client, continued, .. } = self;
+        let endpoint = self.endpoint(candidate);
+        if let Some((upstream, model, passes_key)) = endpoint {
+            // The key of a client of this gateway is nobody else's business.
+            let passes_key = passes_key && call.client.owner.is_empty();
+            let max_context = candidate.max_context;
+            let forward = Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key, max_context };
+            match self.forwarded(forward, candidate.source.identity(), goes_on, begun).await {
+                Ok(outcome) => return outcome,
+                Err(returned) => begun = returned,
+            }
+            if let Some(Err(refusal)) = continued.map(Continued::translatable) {
+                return Outcome::Answered(refused(call.shape, &refusal, begun));
+            }
+        }
+        let outcome = translated(gateway, call, client, *continued, (candidate, goes_on), begun).await;
+        if let (Some(_), Outcome::Answered(answer)) = (endpoint, &outcome)
+            && answer.status().is_success()
+        {
+            candidate.health.without_responses.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Forwards a request. If the endpoint does not have this shape, the exchange is returned.
+    async fn forwarded(
+        &self,
+        forward: Forward,
+        identity: LlmIdentity,
+        goes_on: bool,
+        mut begun: Begun,
+    ) -> Result<Outcome, Begun> {
+        let Self { gateway, call, top, client, continued } = *self;
+        let Forward { upstream, model, passes_key, max_context } = forward;
+        let shape = call.shape;
+        let (mut changes, mut adds_usage) = edits(top, client, shape, &model);
+        let mut knows = continued.is_none_or(|continued| continued.is_known_to(&identity));
+        // Of what an endpoint has stored nothing can be left out.
+        let limit = max_context.filter(|limit| self.longer_than(*limit).is_some());
+        knows &= limit.is_none();
+        if let (false, Some(continued)) = (knows, continued) {
+            changes.extend(continued.expanded());
+        }
+        let cut = limit.and_then(|limit| context::cut_body(shape, &top.with(&changes), limit));
+        if let Some((field, list, count)) = cut {
+            changes.retain(|(name, _)| *name != field);
+            changes.push((field, list));
+            begun.cut(count);
+        }
+        let mut answer = loop {
+            let body = match changes.as_slice() {
+                [] => call.body.clone(),
+                changes => Bytes::from(top.with(changes)),
+            };
+            let waiting = call.observation.waits_for_model();
+            let posted = upstream.post(shape.path(), &call.headers, passes_key, body).await;
+            drop(waiting);
+            let answer = match posted {
+                Ok(answer) => answer,
+                Err(error) if goes_on => {
+                    // An endpoint that was silent may still work on the request.
+                    let is_repeatable = !matches!(error, UpstreamError::Silent { .. });
+                    let failure = Failure { why: error.to_string(), is_repeatable, after: None };
+                    return Ok(Outcome::Failed(Box::new(begun), failure));
+                }
+                Err(error) => {
+                    let refusal = Refusal::new(ErrorKind::BadUpstream, error.to_string());
+                    let refusal = Refusal { retry_after: Some(RETRY_SECONDS), ..refusal };
+                    return Ok(Outcome::Answered(refused(shape, &refusal, begun)));
+                }
+            };
+            match answer.status {
+                // Some old servers refuse the report of usage. Without it usage is estimated.
+                400 if adds_usage => {
+                    adds_usage = false;
+                    changes.retain(|(name, _)| *name != "stream_options");
+                }
+                // It has forgotten the response that is continued.
+                400 | 404 if knows && continued.is_some_and(|continued| continued.previous().is_some()) => {
+                    knows = false;
+                    changes.extend(continued.map(Continued::expanded).unwrap_or_default());
+                }
+                status if shape == Shape::Responses && NO_SUCH_PATH.contains(&status) => return Err(begun),
+                _ => break answer,
+            }
+        };
+        if goes_on && is_passing(answer.status) {
+            let why = format!("status {}", answer.status);
+            let failure = Failure { why, is_repeatable: true, after: retry_after(&answer.headers) };
+            return Ok(Outcome::Failed(Box::new(begun), failure));
+        }
+        let keeper = continued.and_then(|continued| continued.keeper(identity, true));
+        let asked = client.request.bytes();
+        if answer.is_stream() && answer.status < 300 {
+            let passed = relay::Passed { shape, begun, keeper, drops_usage: adds_usage, asked };
+            return Ok(Outcome::Answered(relay::stream(gateway, answer, passed)));
+        }
+        let waiting = call.observation.waits_for_model();
+        let read = read_whole(gateway, &mut answer).await;
+        drop(waiting);
+        let bytes = match read {
+            Ok(bytes) => bytes,
+            Err(why) if goes_on => {
+                return Ok(Outcome::Failed(Box::new(begun), Failure { why, is_repeatable: true, after: None }));
+            }
+            Err(why) => return Ok(Outcome::Answered(broke_off(shape, &why, begun))),
+        };
+        Ok(Outcome::Answered(whole(shape, answer, bytes, asked, keeper, begun)))
+    }
 }
 
 /// Names the model that was asked, unless the answer says which one answered.
-fn with_model(mut answer: Response<Body>, served: &ServedModel) -> Response<Body> {
+fn with_model(mut answer: Response<Body>, candidate: &Candidate) -> Response<Body> {
     if !answer.headers().contains_key(MODEL) {
-        set(&mut answer, MODEL, &served.source.identity().model);
+        answered_by(&mut answer, Some(&candidate.source.asked()));
     }
     answer
 }
@@ -162,9 +399,9 @@ async fn read(gateway: &Inner, call: &Call, top: &TopLevel<'_>, text: &str, forw
 }
 
 pub(crate) fn unknown_model(gateway: &Inner, alias: &str) -> Refusal {
-    let known: Vec<&str> = gateway.models.aliases().collect();
+    let known = gateway.models.aliases();
     let shown: String = alias.chars().take(100).collect();
-    Refusal::new(ErrorKind::NotFound, format!("there is no model `{shown}` here; there is {}", known.join(", ")))
+    Refusal::new(ErrorKind::UnknownModel, format!("there is no model `{shown}` here; there is {}", known.join(", ")))
 }
 
 /// A request that this program cannot read, as one message.
@@ -184,81 +421,15 @@ struct Forward {
     upstream: Arc<Upstream>,
     model: String,
     passes_key: bool,
+    max_context: Option<u64>,
 }
 
-/// The fields that the gateway changes in a request that it forwards: the model's name, and a stream's report of usage, which it needs for
-/// the record. Whether the report was added.
-fn edits(top: &TopLevel<'_>, client: &ClientRequest, shape: Shape, model: &str) -> (Vec<(&'static str, String)>, bool) {
-    let mut edits = Vec::new();
-    if client.model != model {
-        edits.push(("model", Value::from(model).to_string()));
-    }
-    let adds_usage = shape.asks_for_usage() && client.stream && !client.include_usage;
-    if adds_usage {
-        let mut options: Map<String, Value> = top.read("stream_options").unwrap_or_default();
-        options.insert("include_usage".to_owned(), true.into());
-        edits.push(("stream_options", Value::Object(options).to_string()));
-    }
-    (edits, adds_usage)
-}
-
-/// Forwards a request. If the endpoint does not have this shape, the exchange is returned.
-async fn forwarded(
-    gateway: &Arc<Inner>,
-    call: &Call,
-    top: &TopLevel<'_>,
-    client: &ClientRequest,
-    continued: Option<&Continued>,
-    (forward, identity): (Forward, LlmIdentity),
-    begun: Begun,
-) -> Result<Response<Body>, Begun> {
-    let Forward { upstream, model, passes_key } = forward;
-    let shape = call.shape;
-    let (mut changes, mut adds_usage) = edits(top, client, shape, &model);
-    let mut knows = continued.is_none_or(|continued| continued.is_known_to(&identity));
-    if let (false, Some(continued)) = (knows, continued) {
-        changes.extend(continued.expanded());
-    }
-    let answer = loop {
-        let body = match changes.as_slice() {
-            [] => call.body.clone(),
-            changes => Bytes::from(top.with(changes)),
-        };
-        let answer = match upstream.post(shape.path(), &call.headers, passes_key, body).await {
-            Ok(answer) => answer,
-            Err(error) => return Ok(unanswered(shape, &error, begun)),
-        };
-        match answer.status {
-            // Some old servers refuse the report of usage. Without it usage is estimated.
-            400 if adds_usage => {
-                adds_usage = false;
-                changes.retain(|(name, _)| *name != "stream_options");
-            }
-            // It has forgotten the response that is continued.
-            400 | 404 if knows && continued.is_some_and(|continued| continued.previous().is_some()) => {
-                knows = false;
-                changes.extend(continued.map(Continued::expanded).unwrap_or_default());
-            }
-            status if shape == Shape::Responses && NO_SUCH_PATH.contains(&status) => return Err(begun),
-            _ => break answer,
-        }
-    };
-    let keeper = continued.and_then(|continued| continued.keeper(identity, true));
-    let asked = client.request.bytes();
-    if answer.is_stream() && answer.status < 300 {
-        let passed = relay::Passed { shape, begun, keeper, drops_usage: adds_usage, asked };
-        return Ok(relay::stream(gateway, answer, passed));
-    }
-    Ok(whole(gateway, shape, answer, asked, keeper, begun).await)
-}
-
-fn unanswered(shape: Shape, error: &UpstreamError, begun: Begun) -> Response<Body> {
-    let refusal =
-        Refusal { retry_after: Some(RETRY_SECONDS), ..Refusal::new(ErrorKind::BadUpstream, error.to_string()) };
+/// The answer of a request that was not answered, after it was recorded.
+pub(crate) fn refused(shape: Shape, refusal: &Refusal, begun: Begun) -> Response<Body> {
     let mut answer = refusal.answer(shape.dialect());
     label(&mut answer, &begun);
-    let done = begun.end(Answer::Failed { status: refusal.kind.status(), why: error.to_string() }, None);
-    note(&mut answer, &done);
+    let failed = Answer::Failed { status: refusal.kind.status(), why: refusal.message.clone() };
+    note(&mut answer, &begun.end(failed, None));
     answer
 }
 
@@ -271,28 +442,35 @@ pub(crate) fn label(answer: &mut Response<Body>, begun: &Begun) {
         }
         None => set(answer, RECORD, "off"),
     }
+    if begun.cut > 0 {
+        set(answer, CUT, &begun.cut.to_string());
+    }
 }
 
-/// Says that an exchange was not recorded.
-fn note(answer: &mut Response<Body>, done: &Done) {
-    if let Done::Missed(why) = done {
-        set(answer, RECORD, &format!("missed: {why}"));
+/// Says that an answer took too long.
+pub(crate) fn too_long(limit: Duration) -> String {
+    format!("the answer took longer than {} s", limit.as_secs())
+}
+
+async fn read_body(most: usize, upstream: &mut UpstreamAnswer) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    loop {
+        match upstream.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() > most => {
+                return Err(format!("the answer is longer than {most} bytes"));
+            }
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+            Ok(None) => return Ok(bytes),
+            Err(error) => return Err(format!("the answer broke off: {error}")),
+        }
     }
 }
 
 /// The whole body of an answer, without keys of this process. An error says why there is none.
 pub(crate) async fn read_whole(gateway: &Inner, upstream: &mut UpstreamAnswer) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    loop {
-        match upstream.chunk().await {
-            Ok(Some(chunk)) if bytes.len() + chunk.len() > gateway.config.limits.answer_bytes => {
-                return Err(format!("the answer is longer than {} bytes", gateway.config.limits.answer_bytes));
-            }
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) => break,
-            Err(error) => return Err(format!("the answer broke off: {error}")),
-        }
-    }
+    let limits = &gateway.config.limits;
+    let read = tokio::time::timeout(limits.answer_time, read_body(limits.answer_bytes, upstream)).await;
+    let bytes = read.unwrap_or_else(|_| Err(too_long(limits.answer_time)))?;
     let secrets = gateway.secrets.secrets();
     if !secrets.is_empty() {
         let text = String::from_utf8_lossy(&bytes);
@@ -304,18 +482,14 @@ pub(crate) async fn read_whole(gateway: &Inner, upstream: &mut UpstreamAnswer) -
 }
 
 /// Passes an answer on that is not streamed, after it was recorded.
-async fn whole(
-    gateway: &Inner,
+fn whole(
     shape: Shape,
     mut upstream: UpstreamAnswer,
+    bytes: Vec<u8>,
     asked: usize,
     keeper: Option<Keeper>,
     mut begun: Begun,
 ) -> Response<Body> {
-    let bytes = match read_whole(gateway, &mut upstream).await {
-        Ok(bytes) => bytes,
-        Err(why) => return broke_off(shape, &why, begun),
-    };
     let text = String::from_utf8_lossy(&bytes);
     let (record, model) = match upstream.status {
         ..300 => read_answer(shape, &text, asked),
@@ -334,14 +508,6 @@ async fn whole(
     note(&mut answer, &done);
     *answer.body_mut() = Body::from(bytes);
     answer
-}
-
-/// The model that answered, for the client.
-pub(crate) fn answered_by(answer: &mut Response<Body>, model: Option<&AnsweringModel>) {
-    if let Some(AnsweringModel { model, version }) = model {
-        let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-        set(answer, MODEL, &format!("{model}{version}"));
-    }
 }
 
 fn read_answer(shape: Shape, text: &str, asked: usize) -> (Answer, Option<AnsweringModel>) {
@@ -374,23 +540,37 @@ fn broke_off(shape: Shape, why: &str, begun: Begun) -> Response<Body> {
 async fn translated(
     gateway: &Arc<Inner>,
     call: &Call,
-    client: ClientRequest,
+    client: &ClientRequest,
     continued: Option<&Continued>,
-    served: &ServedModel,
+    (candidate, goes_on): (&Candidate, bool),
     mut begun: Begun,
-) -> Response<Body> {
-    let model = served.source.model().clone();
+) -> Outcome {
+    let (client, cut) = context::cut_request(client, candidate.max_context);
+    let client = client.as_ref();
+    begun.cut(cut);
+    let request = tokens::seeded(&candidate.source, &client.request);
     let head = gateway.answer_head(call.shape, &client.model);
-    let keeper = continued.and_then(|continued| continued.keeper(served.source.identity(), false));
+    let keeper = continued.and_then(|continued| continued.keeper(candidate.source.identity(), false));
     let repeated = continued.map(Continued::repeated).unwrap_or_default();
     if client.stream {
         let writing = translate::Writing { shape: call.shape, head, repeated, keeper };
-        return translate::stream(gateway, writing, model, client, begun);
+        begun.streams();
+        let mut asked = translate::ask(candidate.source.clone(), request.into_owned());
+        if goes_on && let Some(error) = asked.failed_at_once().await {
+            begun.stops_streaming();
+            return Outcome::Failed(Box::new(begun), failure_of(&error));
+        }
+        return Outcome::Answered(translate::stream(gateway, writing, asked, client, begun));
     }
-    let asked = client.request.bytes();
-    match model.complete(&client.request).await {
+    let asked = request.bytes();
+    let limit = gateway.config.limits.answer_time;
+    let waiting = call.observation.waits_for_model();
+    let answer = tokio::time::timeout(limit, candidate.source.model().complete(&request)).await;
+    drop(waiting);
+    match answer.unwrap_or_else(|_| Err(ModelError::Unavailable(too_long(limit)))) {
         Ok(response) => {
-            let body = body(call.shape, &head, &repeated, &response);
+            let response = candidate.source.named(response);
+            let body = translate::body(call.shape, &head, &repeated, &response);
             if let Some(keeper) = keeper {
                 keeper.keep(&mut begun, body.clone());
             }
@@ -399,25 +579,16 @@ async fn translated(
             answered_by(&mut answer, response.answered_by.as_ref());
             let done = begun.end(complete(response, asked), Some(head.id));
             note(&mut answer, &done);
-            answer
+            Outcome::Answered(answer)
         }
+        Err(error) if goes_on && translate::is_passing(&error) => Outcome::Failed(Box::new(begun), failure_of(&error)),
         Err(error) => {
-            let refusal = translate::refusal(&error);
-            let mut answer = refusal.answer(call.shape.dialect());
-            label(&mut answer, &begun);
-            let done = begun.end(Answer::Failed { status: refusal.kind.status(), why: error.to_string() }, None);
-            note(&mut answer, &done);
-            answer
+            let refusal = Refusal { message: error.to_string(), ..translate::refusal(&error) };
+            Outcome::Answered(refused(call.shape, &refusal, begun))
         }
     }
 }
 
-/// The body of a whole answer.
-fn body(shape: Shape, head: &AnswerHead, repeated: &Map<String, Value>, response: &ModelResponse) -> Value {
-    match shape {
-        Shape::Responses => responses::body(head, repeated, response),
-        Shape::Messages => anthropic::body(head, response),
-        // Plain completions are only forwarded.
-        Shape::Chat | Shape::Completions => openai::body(head, response),
-    }
+fn failure_of(error: &ModelError) -> Failure {
+    Failure { why: error.to_string(), is_repeatable: true, after: None }
 }

@@ -4,11 +4,12 @@ use super::answer::Refusal;
 use axum::http::{HeaderMap, header};
 use clawhost_wire::ErrorKind;
 use std::net::IpAddr;
+use std::sync::{PoisonError, RwLock};
 
 /// Checks the address under which a request came.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Guard {
-    hosts: Vec<String>,
+    hosts: RwLock<Vec<String>>,
     /// Whether every request needs a key, which a web page that comes by somebody else's DNS does not have.
     keyed: bool,
 }
@@ -21,16 +22,25 @@ fn host_name(host: &str) -> &str {
     }
 }
 
+fn lower(hosts: &[String]) -> Vec<String> {
+    hosts.iter().map(|host| host.to_ascii_lowercase()).collect()
+}
+
 impl Guard {
     /// A guard that lets requests pass to this machine's loopback and to these names.
     pub(crate) fn new(hosts: &[String], keyed: bool) -> Self {
-        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(), keyed }
+        Self { hosts: RwLock::new(lower(hosts)), keyed }
+    }
+
+    /// Replaces the names.
+    pub(crate) fn replace(&self, hosts: &[String]) {
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = lower(hosts);
     }
 
     fn is_own(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         let is_loopback = name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        is_loopback || name == "localhost" || self.hosts.contains(&name)
+        is_loopback || name == "localhost" || self.hosts.read().unwrap_or_else(PoisonError::into_inner).contains(&name)
     }
 
     /// Checks `Host` and `Origin`. A name that leads here through somebody else's DNS is not ours, and a page of another origin has no
@@ -40,7 +50,11 @@ impl Guard {
         let text = |name| headers.get(name).map(|value: &header::HeaderValue| value.to_str().unwrap_or("?"));
         match text(header::HOST) {
             Some(host) if self.keyed || self.is_own(host_name(host)) => {}
-            Some(_) => return refuse("this gateway does not answer under that host name"),
+            Some(_) => {
+                return refuse(
+                    "this gateway does not answer under that host name; whoever runs it can add the name to its hosts",
+                );
+            }
             None => return refuse("the request names no host"),
         }
         match text(header::ORIGIN) {
@@ -52,14 +66,21 @@ impl Guard {
         }
     }
 
-    /// Checks that a body is declared to be JSON: forms of web pages cannot do that without asking first.
+    /// Checks that a body is declared to be JSON, which forms of web pages cannot do without asking first, and is not compressed: a few
+    /// bytes could become gigabytes.
     pub(crate) fn content(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let essence = kind.split(';').next().unwrap_or_default().trim();
-        if essence.eq_ignore_ascii_case("application/json") {
-            return Ok(());
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Refusal::new(ErrorKind::InvalidRequest, "the content type must be application/json"));
         }
-        Err(Refusal::new(ErrorKind::InvalidRequest, "the content type must be application/json"))
+        match headers.get(header::CONTENT_ENCODING) {
+            Some(encoding) if encoding != "identity" => Err(Refusal::new(
+                ErrorKind::InvalidRequest,
+                "compressed bodies are not read: send it without content-encoding",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -33,6 +33,15 @@ pub(crate) fn plain(name: &str) -> Option<String> {
     is_plain.then(|| name.to_owned())
 }
 
+/// First parts of addresses that other programs have in front of `/v1`. A client with such a base URL means no trajectory.
+const FOREIGN: [&str; 9] = ["api", "anthropic", "chat", "inference", "openai", "proxy", "s", "v1", "v1beta"];
+
+/// Why a name cannot be that of a trajectory, which stands first in an address.
+pub(crate) fn no_trajectory(name: &str) -> Option<String> {
+    let is_foreign = FOREIGN.contains(&name.to_ascii_lowercase().as_str());
+    is_foreign.then(|| format!("`{name}` cannot be the name of a trajectory: addresses of other programs begin with it; an OPENAI_BASE_URL is http://HOST:PORT/v1"))
+}
+
 impl Hints {
     /// Reads them. `named`: the session that the address names. `owner`: the name of the client's key.
     pub(crate) fn of(headers: &HeaderMap, body: &TopLevel<'_>, named: Option<&str>, owner: &str) -> Self {
@@ -50,6 +59,7 @@ impl Hints {
                 owner: owner.to_owned(),
                 named: named.and_then(plain),
                 conversation: conversation.as_deref().and_then(plain),
+                group: None,
             },
             agent: header(headers, "x-clawhost-agent").and_then(plain).or_else(|| of_user_agent(headers)),
             side,

@@ -2,15 +2,30 @@
 
 mod access;
 mod answer;
+mod attempts;
+mod context;
+mod edits;
 mod exchange;
 mod guard;
+mod held;
 mod hints;
+mod outlet;
 mod pass;
 mod relay;
 mod responses;
 mod routes;
 mod serve;
 mod shape;
+mod tokens;
 mod translate;
 
+pub(crate) use access::{Client, Sees};
+pub(crate) use answer::{Refusal, json, set};
+pub(crate) use exchange::{complete, utf8};
+pub(crate) use hints::{no_trajectory, plain};
+pub(crate) use relay::stream_head;
+pub(crate) use routes::{answered, body_of, known as open_client};
+pub(crate) use serve::Inner;
 pub use serve::{Gateway, GatewayCounts, Running};
+pub(crate) use shape::Shape;
+pub(crate) use tokens::text_of;

@@ -1,6 +1,7 @@
 //! Passes a streamed answer on event by event, as it came, and records it before its last event.
 
-use super::exchange::{complete, label};
+use super::exchange::{complete, label, too_long};
+use super::outlet::Outlet;
 use super::responses::Keeper;
 use super::serve::Inner;
 use super::shape::Shape;
@@ -70,17 +71,18 @@ pub(crate) struct Passed {
 }
 
 /// Passes an answer on.
-pub(crate) fn stream(gateway: &Arc<Inner>, mut upstream: UpstreamAnswer, passed: Passed) -> Response<Body> {
+pub(crate) fn stream(gateway: &Arc<Inner>, mut upstream: UpstreamAnswer, mut passed: Passed) -> Response<Body> {
     let (sender, pieces) = mpsc::channel(WAITING);
     let mut answer = stream_head(pieces);
     for (name, value) in &std::mem::take(&mut upstream.headers) {
         answer.headers_mut().insert(name.clone(), value.clone());
     }
     label(&mut answer, &passed.begun);
+    passed.begun.streams();
     let Passed { shape, begun, keeper, drops_usage, asked } = passed;
     let relay = Relay {
         shape,
-        sender,
+        sender: Outlet::new(sender, gateway.config.limits.unread_time),
         cutter: SseCutter::default(),
         reader: shape.reader(),
         begun,
@@ -103,7 +105,7 @@ pub(crate) fn stream(gateway: &Arc<Inner>, mut upstream: UpstreamAnswer, passed:
 
 struct Relay {
     shape: Shape,
-    sender: mpsc::Sender<Bytes>,
+    sender: Outlet,
     cutter: SseCutter,
     reader: StreamedAnswer,
     begun: Begun,
@@ -135,7 +137,7 @@ impl Relay {
                 chunk = upstream.chunk() => chunk,
                 () = self.sender.closed() => return self.client_gone(),
                 () = tokio::time::sleep_until(deadline) => {
-                    return self.broken(format!("the answer took longer than {} s", limit.as_secs())).await;
+                    return self.broken(too_long(limit)).await;
                 }
             };
             let taken = match chunk {

@@ -3,20 +3,26 @@
 use super::access::Client;
 use super::answer::{Refusal, json};
 use super::exchange::{self, Call};
-use super::hints::plain;
+use super::held::hold;
+use super::hints::{no_trajectory, plain};
 use super::serve::Inner;
 use super::shape::Shape;
-use super::{pass, responses as stored};
+use super::{pass, responses as stored, tokens};
+use crate::models::ServedModel;
+use crate::observe::{Observation, Route, monitoring, observed};
+use crate::{ingest, pool};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use clawhost_providers::Dialect;
 use clawhost_wire::ErrorKind;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde_json::json as value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,17 +40,29 @@ pub(crate) fn router(gateway: Arc<Inner>) -> Router {
         .route("/v1/responses/{id}/input_items", get(input_items))
         .route("/v1/responses/{id}/cancel", post(cancel_response))
         .route("/v1/embeddings", post(embeddings))
+        .route("/v1/generate", post(generate))
         .route("/v1/messages", post(messages))
         .route("/v1/messages/count_tokens", post(count_tokens))
         .route("/v1/models", get(models));
     Router::new()
         .nest("/s/{session}", named.clone())
+        .nest("/{session}/{group}", named.clone())
         .merge(named)
+        .merge(pool::native_routes())
+        .merge(pool::trainer_routes())
+        .merge(pool::claw_r1_routes())
+        .merge(pool::judge_routes())
+        .merge(ingest::routes())
+        .route("/generate", post(generate))
+        .route("/tokenize", post(tokenize))
+        .route("/detokenize", post(detokenize))
         .route("/s/{session}/end", post(end_session))
         .route("/healthz", get(healthy))
         .route("/readyz", get(healthy))
         .fallback(nothing)
         .method_not_allowed_fallback(nothing)
+        .layer(from_fn_with_state(gateway.clone(), observed))
+        .merge(monitoring())
         .with_state(gateway)
 }
 
@@ -80,68 +98,109 @@ async fn messages(State(gateway): Shared, Path(names): Names, request: Request) 
 }
 
 /// A request to a model.
-async fn call(
-    gateway: &Arc<Inner>,
-    shape: Shape,
-    mut names: HashMap<String, String>,
-    request: Request,
-) -> Response<Body> {
-    let named = names.remove("session");
-    if named.as_deref().is_some_and(|name| plain(name).is_none()) {
-        let why = "the session's name must be one short line";
-        return Refusal::new(ErrorKind::InvalidRequest, why).answer(shape.dialect());
-    }
-    match admitted(gateway, request).await {
-        Ok((client, headers, body, _place)) => {
-            let call = Call { shape, headers, named, client, body };
-            exchange::answer(gateway, call).await
-        }
+async fn call(gateway: &Arc<Inner>, shape: Shape, names: HashMap<String, String>, request: Request) -> Response<Body> {
+    match admitted_call(gateway, shape, names, request).await {
+        Ok((call, place)) => hold(exchange::answer(gateway, call).await, place),
         Err(refusal) => refusal.answer(shape.dialect()),
     }
 }
 
-/// The client, the headers and the body of a request that may be answered, with a place among those that are.
-async fn admitted(
+/// A request that may be answered, with what its address names.
+async fn admitted_call(
     gateway: &Arc<Inner>,
+    shape: Shape,
+    mut names: HashMap<String, String>,
     request: Request,
-) -> Result<(Client, HeaderMap, Bytes, OwnedSemaphorePermit), Refusal> {
+) -> Result<(Call, OwnedSemaphorePermit), Refusal> {
+    let (named, group) = (names.remove("session"), names.remove("group"));
+    if [&named, &group].into_iter().flatten().any(|name| plain(name).is_none()) {
+        let why = "the session's name and its group must be one short line";
+        return Err(Refusal::new(ErrorKind::InvalidRequest, why));
+    }
+    if let (Some(trajectory), Some(_)) = (&named, &group)
+        && let Some(why) = no_trajectory(trajectory)
+    {
+        return Err(Refusal::new(ErrorKind::NotFound, why));
+    }
+    let Admitted { client, headers, body, observation, place } = admitted(gateway, shape.into(), request).await?;
+    Ok((Call { shape, headers, named, group, client, body, observation }, place))
+}
+
+/// A request that may be answered.
+struct Admitted {
+    client: Client,
+    headers: HeaderMap,
+    body: Bytes,
+    observation: Arc<Observation>,
+    /// Its place among those that are answered at once.
+    place: OwnedSemaphorePermit,
+}
+
+/// Lets a request in that may be answered, and reads its body.
+async fn admitted(gateway: &Arc<Inner>, route: Route, request: Request) -> Result<Admitted, Refusal> {
     let (parts, body) = request.into_parts();
+    let observation = gateway.observer.of(&parts);
+    observation.asks(route);
     gateway.guard.address(&parts.headers)?;
     gateway.guard.content(&parts.headers)?;
     let client = gateway.access.admit(&parts.headers)?;
+    observation.client(&client.owner);
     let place = gateway.places.clone().try_acquire_owned().map_err(|_| Refusal {
         retry_after: Some(1),
         ..Refusal::new(ErrorKind::TooMany, "too many requests are under way; try again")
     })?;
-    let body = read_body(gateway, body).await?;
-    Ok((client, parts.headers, body, place))
+    let body = {
+        let _waiting = observation.waits_for_client();
+        read_body(gateway, body).await?
+    };
+    observation.received(body.len());
+    Ok(Admitted { client, headers: parts.headers, body, observation, place })
 }
 
 /// The client of a request without a body.
-fn known(gateway: &Inner, headers: &HeaderMap) -> Result<Client, Refusal> {
+pub(crate) fn known(gateway: &Inner, headers: &HeaderMap) -> Result<Client, Refusal> {
     gateway.guard.address(headers)?;
     gateway.access.client(headers)
 }
 
 /// An answer, or the refusal in a dialect.
-fn answered(dialect: Dialect, answer: Result<Response<Body>, Refusal>) -> Response<Body> {
+pub(crate) fn answered(dialect: Dialect, answer: Result<Response<Body>, Refusal>) -> Response<Body> {
     answer.unwrap_or_else(|refusal| refusal.answer(dialect))
 }
 
 async fn embeddings(State(gateway): Shared, request: Request) -> Response<Body> {
     let answer = async {
-        let (_, headers, body, _place) = admitted(&gateway, request).await?;
-        pass::embeddings(&gateway, &headers, &body).await
+        let asked = admitted(&gateway, Route::Embeddings, request).await?;
+        pass::embeddings(&gateway, (&asked.client, &asked.headers, &asked.observation), &asked.body).await
     };
     answered(Dialect::OpenAi, answer.await)
 }
 
 async fn count_tokens(State(gateway): Shared, request: Request) -> Response<Body> {
     let answer = async {
-        let (_, headers, body, _place) = admitted(&gateway, request).await?;
-        pass::count_tokens(&gateway, &headers, &body).await
+        let asked = admitted(&gateway, Route::CountTokens, request).await?;
+        pass::count_tokens(&gateway, (&asked.client, &asked.headers, &asked.observation), &asked.body).await
     };
     answered(Dialect::Anthropic, answer.await)
+}
+
+async fn generate(State(gateway): Shared, Path(names): Names, request: Request) -> Response<Body> {
+    let answer = async {
+        // Its errors have the shape of completions.
+        let (call, _place) = admitted_call(&gateway, Shape::Completions, names, request).await?;
+        tokens::generate(&gateway, &call).await
+    };
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn tokenize(State(gateway): Shared, request: Request) -> Response<Body> {
+    let answer = async { tokens::tokenize(&gateway, &admitted(&gateway, Route::Other, request).await?.body).await };
+    answered(Dialect::OpenAi, answer.await)
+}
+
+async fn detokenize(State(gateway): Shared, request: Request) -> Response<Body> {
+    let answer = async { tokens::detokenize(&gateway, &admitted(&gateway, Route::Other, request).await?.body).await };
+    answered(Dialect::OpenAi, answer.await)
 }
 
 /// The id of a response in an address.
@@ -187,6 +246,17 @@ async fn input_items(
     answered(Dialect::OpenAi, answer.await)
 }
 
+/// The headers and the body of a request. An empty body needs no content type: clients that send nothing declare nothing.
+pub(crate) async fn body_of(gateway: &Inner, request: Request) -> Result<(HeaderMap, Bytes), Refusal> {
+    let (parts, body) = request.into_parts();
+    gateway.guard.address(&parts.headers)?;
+    if !body.is_end_stream() || parts.headers.contains_key(header::CONTENT_TYPE) {
+        gateway.guard.content(&parts.headers)?;
+    }
+    let body = read_body(gateway, body).await?;
+    Ok((parts.headers, body))
+}
+
 /// The body, up to its largest size and within its time.
 async fn read_body(gateway: &Inner, body: Body) -> Result<Bytes, Refusal> {
     let limits = &gateway.config.limits;
@@ -207,14 +277,23 @@ async fn models(State(gateway): Shared, request: Request) -> Response<Body> {
     if let Err(refusal) = known(&gateway, request.headers()) {
         return refusal.answer(dialect);
     }
-    let listed = |alias: &str| match dialect {
-        Dialect::OpenAi => value!({"id": alias, "object": "model", "created": 0, "owned_by": "clawhost"}),
-        Dialect::Anthropic => {
-            value!({"id": alias, "type": "model", "display_name": alias, "created_at": "1970-01-01T00:00:00Z"})
+    let listed = |model: &Arc<ServedModel>| {
+        let ServedModel { alias, first, .. } = model.as_ref();
+        let mut listed = match dialect {
+            Dialect::OpenAi => value!({"id": alias, "object": "model", "created": 0, "owned_by": "clawhost"}),
+            Dialect::Anthropic => {
+                value!({"id": alias, "type": "model", "display_name": alias, "created_at": "1970-01-01T00:00:00Z"})
+            }
+        };
+        // The weights of a model of this process, as the header and the record of an answer name them.
+        if let (Some(listed), Some(version)) = (listed.as_object_mut(), first.source.asked().version) {
+            listed.insert("version".to_owned(), version.into());
         }
+        listed
     };
-    let data: Vec<_> = gateway.models.aliases().map(listed).collect();
-    let (first, last) = (gateway.models.aliases().next(), gateway.models.aliases().last());
+    let models = gateway.models.all();
+    let data: Vec<_> = models.iter().map(listed).collect();
+    let (first, last) = (models.first().map(|model| &model.alias), models.last().map(|model| &model.alias));
     json(
         200,
         &match dialect {

@@ -5,20 +5,25 @@ use super::guard::Guard;
 use super::routes;
 use super::shape::Shape;
 use crate::capture::{Importer, Recorder, Spool};
-use crate::models::Models;
-use crate::{CaptureStore, ClientKeys, GatewayConfig, GatewayError, GatewayParts};
+use crate::ingest::GuidanceSource;
+use crate::models::{Models, ServedModel};
+use crate::observe::{Export, Exporting, Observer, Settings};
+use crate::pool::EpisodeJudge;
+use crate::tls::Tls;
+use crate::{CaptureStore, ClientKeys, GatewayChange, GatewayConfig, GatewayError, GatewayParts};
+use axum::Router;
 use clawhost_capture::CaptureKey;
 use clawhost_core::{Clock, KnownSecrets};
 use clawhost_wire::AnswerHead;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 /// Largest head of a request in bytes.
@@ -49,11 +54,16 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<CaptureStore>,
     pub(crate) secrets: KnownSecrets,
     pub(crate) places: Arc<Semaphore>,
+    pub(crate) observer: Arc<Observer>,
+    /// `None`: connections are not encrypted.
+    tls: Option<Tls>,
     clock: Arc<dyn Clock>,
     boot: u64,
     answers: AtomicU64,
-    /// Aliases of models whose endpoint has no `/responses`.
-    without_responses: Mutex<HashSet<String>>,
+    pub(crate) guidance: GuidanceSource,
+    pub(crate) judge: Option<EpisodeJudge>,
+    /// Changes of the data pool, for those that wait for one.
+    pool: watch::Sender<()>,
     /// Held by answers that are under way; the end waits until all of them are dropped.
     busy: mpsc::WeakSender<()>,
 }
@@ -64,21 +74,57 @@ impl Inner {
         self.busy.upgrade()
     }
 
-    /// Whether the endpoint of a model may have `/responses`.
-    pub(crate) fn has_responses(&self, alias: &str) -> bool {
-        !self.without_responses.lock().unwrap_or_else(PoisonError::into_inner).contains(alias)
+    /// The scheme of its addresses.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Notes that the endpoint of a model answers other requests and has no `/responses`.
-    pub(crate) fn note_no_responses(&self, alias: &str) {
-        self.without_responses.lock().unwrap_or_else(PoisonError::into_inner).insert(alias.to_owned());
+    /// The time on the monotonic clock in microseconds.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.clock.monotonic_us()
+    }
+
+    /// Counts since the start.
+    pub(crate) fn counts(&self) -> GatewayCounts {
+        let counts = &self.recorder.counts;
+        GatewayCounts {
+            recorded: counts.recorded.load(Ordering::Relaxed),
+            missed: counts.missed.load(Ordering::Relaxed),
+            episodes: counts.episodes.load(Ordering::Relaxed),
+            sessions: self.recorder.sessions(),
+        }
+    }
+
+    /// Unix time in milliseconds.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// An id that no other one of this program has.
+    pub(crate) fn new_id(&self, prefix: &str) -> String {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        format!("{prefix}{:016x}{number:08x}", self.boot)
+    }
+
+    /// The data pool has changed.
+    pub(crate) fn pool_changed(&self) {
+        self.pool.send_replace(());
+    }
+
+    /// Tells when the data pool changes.
+    pub(crate) fn pool_changes(&self) -> watch::Receiver<()> {
+        self.pool.subscribe()
+    }
+
+    /// A name of this start of the gateway.
+    pub(crate) fn start_name(&self) -> String {
+        format!("{:016x}", self.boot)
     }
 
     /// The metadata of an answer that this gateway writes.
     pub(crate) fn answer_head(&self, shape: Shape, model: &str) -> AnswerHead {
-        let number = self.answers.fetch_add(1, Ordering::Relaxed);
         AnswerHead {
-            id: format!("{}{:016x}{number:08x}", shape.prefix(), self.boot),
+            id: self.new_id(shape.prefix()),
             model: model.to_owned(),
             version: None,
             created: self.clock.now_ms() / 1000,
@@ -102,6 +148,8 @@ pub struct Running {
     killed: watch::Sender<bool>,
     idle: mpsc::Receiver<()>,
     busy: Option<mpsc::Sender<()>>,
+    /// Exports traces.
+    export: Option<Exporting>,
 }
 
 impl std::fmt::Debug for Running {
@@ -116,7 +164,7 @@ impl Gateway {
     /// # Errors
     /// The models, the address, the spool or the store cannot be used.
     pub async fn start(config: GatewayConfig, parts: GatewayParts) -> Result<Running, GatewayError> {
-        let GatewayParts { store, clock, secrets, capture_key, models, keys, new_run } = parts;
+        let GatewayParts { store, clock, secrets, capture_key, models, keys, admin, guidance, judge, new_run } = parts;
         let models = Models::new(models)?;
         let listen =
             |why: std::io::Error| GatewayError::Listen { address: config.listen.clone(), why: why.to_string() };
@@ -126,23 +174,34 @@ impl Gateway {
         if is_reachable && keys.is_empty() {
             return Err(GatewayError::Open { address: address.to_string() });
         }
-        let access = Arc::new(Access::new(keys, is_reachable, clock.clone()));
+        let access = Arc::new(Access::new(keys, is_reachable, clock.clone()).with_admin(admin));
+        access.set_record(config.record);
         let mut boot = [0; 8];
         getrandom::fill(&mut boot).map_err(|error| GatewayError::Randomness(error.to_string()))?;
         let boot = u64::from_be_bytes(boot);
         let store = Arc::new(store);
-        let taken = store.reader()?.spool_place()?;
+        let reader = store.reader()?;
+        let (taken, policy_version) = (reader.spool_place()?, reader.policy_version()?);
+        drop(reader);
         let spool = Spool::open(&config.spool, taken, config.limits.spool())?;
         let now_ms = clock.now_ms();
         let key = CaptureKey::new(capture_key);
-        let recorder = Arc::new(Recorder::new(key, boot, config.sessions, spool, clock.clone(), new_run));
+        let recorder = Arc::new(
+            Recorder::new(key, boot, config.sessions, spool, clock.clone(), new_run)
+                .with_redaction(config.redaction.clone()),
+        );
+        recorder.set_policy_version(policy_version);
         let charged = access.clone();
-        recorder.on_spent(Box::new(move |owner, at, tokens| charged.spend(owner, at, tokens)));
+        recorder.on_spent(Box::new(move |owner, at, usage| charged.spend(owner, at, usage)));
         let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes).await?;
         let (imported, until) = watch::channel(false);
         let (killed, kill) = watch::channel(false);
         let importer = Some(importer.start(until, kill)?);
         let (busy, idle) = mpsc::channel(1);
+        let export = config.traces.as_ref().map(|traces| Export::new(traces, &secrets)).transpose()?;
+        let settings = Settings { logs: config.access_log, traces: export.as_ref().map(Export::spans) };
+        let observer = Observer::new(clock.clone(), secrets.clone(), recorder.events.clone(), settings);
+        let export = export.map(|export| export.start(observer.counts.lost_spans.clone()));
         let inner = Arc::new(Inner {
             models,
             guard: Guard::new(&config.hosts, is_reachable),
@@ -151,16 +210,51 @@ impl Gateway {
             store,
             secrets,
             places: Arc::new(Semaphore::new(config.limits.requests)),
+            observer,
+            tls: config.tls.clone().map(Tls::new),
             clock,
             boot,
             answers: AtomicU64::new(0),
-            without_responses: Mutex::default(),
+            guidance,
+            judge,
+            pool: watch::Sender::new(()),
             busy: busy.downgrade(),
             config,
         });
         let (stopping, stop) = watch::channel(false);
         let server = tokio::spawn(accept(listener, inner.clone(), stop));
-        Ok(Running { address, inner, stopping, imported, server, importer, killed, idle, busy: Some(busy) })
+        let busy = Some(busy);
+        Ok(Running { address, inner, stopping, imported, server, importer, killed, idle, busy, export })
+    }
+}
+
+/// What a connection is served with.
+struct Connection {
+    server: hyper::server::conn::http1::Builder,
+    router: Router,
+    watcher: Watcher,
+}
+
+impl Connection {
+    /// Serves it to its end. A TLS handshake has the time of a head, and none is waited for once the gateway stops.
+    async fn run(self, stream: TcpStream, inner: &Inner, mut stopped: watch::Receiver<bool>) {
+        let Some(tls) = &inner.tls else { return self.serve(stream).await };
+        let accepted = tokio::select! {
+            accepted = tls.accept(stream, inner.config.limits.head_time) => accepted,
+            _ = stopped.changed() => return,
+        };
+        match accepted {
+            Ok(stream) => self.serve(stream).await,
+            Err(error) => tracing::debug!("a connection ended: {error}"),
+        }
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let Self { server, router, watcher } = self;
+        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        if let Err(error) = watcher.watch(connection).await {
+            tracing::debug!("a connection ended: {error}");
+        }
     }
 }
 
@@ -187,13 +281,11 @@ async fn accept(listener: TcpListener, inner: Arc<Inner>, mut stop: watch::Recei
         };
         // Events are small, and waiting to fill a packet would delay them.
         let _ = stream.set_nodelay(true);
-        let connection = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
-        let connection = graceful.watch(connection);
+        let connection = Connection { server: server.clone(), router: router.clone(), watcher: graceful.watcher() };
+        let (inner, stopped) = (inner.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = connection.await {
-                tracing::debug!("a connection ended: {error}");
-            }
+            connection.run(stream, &inner, stopped).await;
         });
     }
     drop(listener);
@@ -222,20 +314,40 @@ impl Running {
         self.inner.access.replace(keys);
     }
 
+    /// Replaces the models, and nothing else. Requests that are under way end with the models, and the weights, that they began with.
+    ///
+    /// # Errors
+    /// There is no model, or two have one alias. Then nothing is changed.
+    pub fn set_models(&self, models: Vec<ServedModel>) -> Result<(), GatewayError> {
+        self.inner.models.replace(models)
+    }
+
+    /// Takes a change over. Requests that are under way end with the models that they began with.
+    ///
+    /// # Errors
+    /// There is no model, or two have one alias. Then nothing is changed.
+    pub fn change(&self, change: GatewayChange) -> Result<(), GatewayError> {
+        let GatewayChange { models, hosts, session_idle_ms, record, tls } = change;
+        self.inner.models.replace(models)?;
+        self.inner.guard.replace(&hosts);
+        self.inner.recorder.set_idle(session_idle_ms);
+        self.inner.access.set_record(record);
+        if let (Some(known), Some(tls)) = (&self.inner.tls, tls) {
+            known.replace(tls);
+        }
+        Ok(())
+    }
+
     /// Counts since the start.
     pub fn counts(&self) -> GatewayCounts {
-        let counts = &self.inner.recorder.counts;
-        GatewayCounts {
-            recorded: counts.recorded.load(Ordering::Relaxed),
-            missed: counts.missed.load(Ordering::Relaxed),
-            episodes: counts.episodes.load(Ordering::Relaxed),
-            sessions: self.inner.recorder.sessions(),
-        }
+        self.inner.counts()
     }
 
     /// Ends it in order: no new connections, then the requests end, then everything recorded is in the store.
     pub async fn stop(mut self) -> GatewayCounts {
         self.stopping.send_replace(true);
+        // Readers of events would never end by themselves.
+        self.inner.recorder.events.end();
         let _ = (&mut self.server).await;
         self.busy = None;
         let drained = tokio::time::timeout(self.inner.config.limits.drain_time, self.idle.recv()).await;
@@ -246,6 +358,9 @@ impl Running {
         self.inner.recorder.wake.notify_one();
         if let Some(importer) = self.importer.take() {
             let _ = tokio::task::spawn_blocking(move || importer.join()).await;
+        }
+        if let Some(export) = self.export.take() {
+            export.stop().await;
         }
         self.counts()
     }

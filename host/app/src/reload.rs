@@ -1,0 +1,275 @@
+//! Takes changed files over while a gateway runs: the keys of clients, its configuration, and the weights of local models.
+
+use crate::background::{Aliases, Announced, FormerWeights};
+use crate::data::Expiry;
+use crate::events::Silent;
+use crate::gateway_file::{GATEWAY_FILE, GatewayFile, TlsSection};
+use crate::keys::{FILE as KEYS_FILE, client_keys};
+use crate::served_models::ServedModels;
+use crate::tls::identity;
+use crate::{AppError, RequestError, ServeRequest};
+use clawhost_core::Digest;
+use clawhost_gateway::{GatewayChange, Running, ServedModel};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+use tokio::sync::Notify;
+
+/// How often the files are looked at.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// By what a change of a file is seen.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    std::fs::metadata(path).and_then(|file| Ok((file.modified()?, file.len()))).ok()
+}
+
+/// The configuration that a gateway runs with.
+pub(crate) struct Configuration {
+    folder: PathBuf,
+    /// What comes before the file.
+    request: ServeRequest,
+    models: ServedModels,
+    /// The file as it was at the start: what cannot change while the gateway runs.
+    started: GatewayFile,
+    /// Milliseconds after which a session ends, if nothing is said.
+    idle_ms: u64,
+}
+
+impl Configuration {
+    /// A configuration at the start of a gateway.
+    pub(crate) fn new(
+        folder: PathBuf,
+        request: ServeRequest,
+        models: ServedModels,
+        started: GatewayFile,
+        idle_ms: u64,
+    ) -> Self {
+        Self { folder, request, models, started, idle_ms }
+    }
+
+    /// The certificate: of the request, or of the file.
+    fn tls<'c>(&'c self, file: &'c GatewayFile) -> Option<&'c TlsSection> {
+        self.request.tls.as_ref().or(file.tls.as_ref())
+    }
+
+    /// The aliases of its models.
+    pub(crate) fn aliases(&self) -> Aliases {
+        let all = self.models.all().into_iter().map(|model| model.alias).collect();
+        Aliases { all, without_prices: self.models.without_prices() }
+    }
+
+    /// The files that it reads beside `gateway.toml`, and that change while the gateway runs.
+    fn files(&self) -> Vec<PathBuf> {
+        let file = GatewayFile::of(&self.folder).unwrap_or_default();
+        let tls = self.tls(&file).into_iter().flat_map(|tls| [&tls.certificate, &tls.key]);
+        tls.map(PathBuf::from).collect()
+    }
+
+    /// What the file says, beside the request.
+    pub(crate) fn change(
+        &mut self,
+        file: &GatewayFile,
+        events: &dyn crate::EventSink,
+    ) -> Result<GatewayChange, AppError> {
+        let idle_seconds = self.request.session_idle.or(file.gateway.session_idle_seconds);
+        Ok(GatewayChange {
+            models: self.models.under(file, events)?,
+            tls: self.tls(file).map(identity).transpose()?,
+            hosts: self.request.hosts.iter().chain(&file.gateway.hosts).cloned().collect(),
+            record: file.gateway.record,
+            session_idle_ms: idle_seconds.map_or(self.idle_ms, |seconds| seconds.saturating_mul(1000)),
+        })
+    }
+
+    /// Reads the file. Returns what it changes, and its keys that count from the next start only.
+    ///
+    /// # Errors
+    /// The file is invalid, or a model cannot be used.
+    fn read(&mut self) -> Result<(GatewayChange, Vec<String>), AppError> {
+        let file = GatewayFile::of(&self.folder)?;
+        let waiting = file.needs_restart(&self.started, (self.request.listen.is_some(), self.request.tls.is_some()));
+        Ok((self.change(&file, &Silent)?, waiting))
+    }
+
+    /// Reads changed weights, and the file if it is to be read. An invalid file does not keep weights from changing.
+    fn take(&mut self, reads_file: bool) -> Taken {
+        let replaced = self.models.refresh(&Silent);
+        let file = reads_file.then(|| self.read());
+        let (models, former) = (self.models.all(), self.models.former_weights());
+        Taken { file, replaced, models, former, aliases: self.aliases() }
+    }
+}
+
+/// What was read because files have changed.
+struct Taken {
+    /// What the configuration changes, with its keys that count from the next start only. `None`: it was not read.
+    file: Option<Result<(GatewayChange, Vec<String>), AppError>>,
+    /// The aliases of local models of which other weights answer.
+    replaced: Vec<String>,
+    /// The models under the configuration that counts.
+    models: Vec<ServedModel>,
+    /// Local models whose changed files cannot be used.
+    former: Vec<FormerWeights>,
+    aliases: Aliases,
+}
+
+/// What the watch works with.
+pub(crate) struct Watch {
+    pub(crate) running: Weak<Running>,
+    pub(crate) configuration: Configuration,
+    /// Removes what is too old.
+    pub(crate) expiry: Expiry,
+    pub(crate) announced: Arc<Announced>,
+    /// Tells it to look at once.
+    pub(crate) asked: Arc<Notify>,
+}
+
+/// Takes changed files over until the gateway ends, and removes what is too old. A file that cannot be used leaves everything as it is.
+pub(crate) async fn watch(watch: Watch) {
+    let Watch { running, configuration, mut expiry, announced, asked } = watch;
+    let folder = configuration.folder.clone();
+    let configuration = Arc::new(Mutex::new(configuration));
+    let keys_path = folder.join(KEYS_FILE);
+    let files = |configuration: &Mutex<Configuration>| -> Vec<Stamp> {
+        let more = configuration.lock().unwrap_or_else(PoisonError::into_inner).files();
+        std::iter::once(folder.join(GATEWAY_FILE)).chain(more).map(|path| stamp(&path)).collect()
+    };
+    let weights_due = |configuration: &Mutex<Configuration>, is_asked| {
+        configuration.lock().unwrap_or_else(PoisonError::into_inner).models.look(is_asked)
+    };
+    let (mut keys_known, mut files_known) = (stamp(&keys_path), files(&configuration));
+    let mut clock = tokio::time::interval(CHECK);
+    loop {
+        let is_asked = tokio::select! {
+            _ = clock.tick() => false,
+            () = asked.notified() => true,
+        };
+        expiry.look().await;
+        let Some(running) = running.upgrade() else { return };
+        let (keys_now, files_now) = (stamp(&keys_path), files(&configuration));
+        if is_asked || keys_now != keys_known {
+            keys_known = keys_now;
+            match client_keys(&folder) {
+                Ok(keys) => running.set_keys(keys),
+                Err(error) => tracing::error!("the keys were not taken over: {error}"),
+            }
+        }
+        let reads_file = is_asked || files_now != files_known;
+        if weights_due(&configuration, is_asked) || reads_file {
+            files_known = files_now;
+            take_over(&configuration, reads_file, &running, &announced).await;
+        }
+    }
+}
+
+/// Takes changed weights over, and the configuration if its files have changed. Says what became of them.
+async fn take_over(
+    configuration: &Arc<Mutex<Configuration>>,
+    reads_file: bool,
+    running: &Running,
+    announced: &Announced,
+) {
+    let configuration = configuration.clone();
+    // Weights of local models are read here, while requests go on.
+    let read = move || configuration.lock().unwrap_or_else(PoisonError::into_inner).take(reads_file);
+    let (file, replaced, models, former, aliases) = match tokio::task::spawn_blocking(read).await {
+        Ok(Taken { file, replaced, models, former, aliases }) => {
+            (file.map(|read| read.map_err(|error| error.to_string())), replaced, models, former, Some(aliases))
+        }
+        // A panic was reported, and changed nothing.
+        Err(error) => (Some(Err(error.to_string())), Vec::new(), Vec::new(), Vec::new(), None),
+    };
+    let mut certificate = None;
+    let taken = file.map(|read| {
+        let (change, waiting) = read?;
+        certificate = change.tls.as_ref().map(|tls| Digest::of(tls.certificate()));
+        running.change(change).map(|()| waiting).map_err(|error| error.to_string())
+    });
+    // What the configuration did not bring with it.
+    if !replaced.is_empty()
+        && !matches!(taken, Some(Ok(_)))
+        && let Err(error) = running.set_models(models)
+    {
+        tracing::error!("changed weights were not taken over: {error}");
+    }
+    replaced.iter().for_each(|alias| tracing::info!("`{alias}` answers with the changed files of its folder"));
+    former.iter().for_each(|former| tracing::error!("{}", RequestError::from(former.clone())));
+    match &taken {
+        None => {}
+        Some(Err(why)) => tracing::error!("{GATEWAY_FILE} was not taken over: {why}"),
+        Some(Ok(waiting)) if waiting.is_empty() => tracing::info!("{GATEWAY_FILE} was taken over"),
+        Some(Ok(waiting)) => {
+            let waiting = waiting.join(", ");
+            tracing::warn!("{GATEWAY_FILE} was taken over, except for {waiting}: from the next start");
+        }
+    }
+    let told = match taken {
+        Some(taken) => announced.configured(taken, certificate, former, aliases),
+        None => announced.weights(former),
+    };
+    if let Err(error) = told {
+        tracing::error!("the state of the configuration cannot be told: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{ModelFactory, ModelSettings};
+    use clawhost_core::KnownSecrets;
+    use clawhost_gateway::RecordPolicy;
+    use clawhost_run_config::BudgetSpec;
+
+    /// The configuration of a folder with this file, and the file.
+    fn configuration(text: &str, request: ServeRequest) -> (tempfile::TempDir, Configuration, GatewayFile) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(GATEWAY_FILE), text).unwrap();
+        let file = GatewayFile::of(folder.path()).unwrap();
+        let secrets = KnownSecrets::default();
+        let factory = ModelFactory::new(ModelSettings::default(), &BudgetSpec::default(), 1, secrets);
+        let models = ServedModels::new(factory, &request.upstreams, (false, 0), &Silent).unwrap();
+        let configuration = Configuration::new(folder.path().to_owned(), request, models, file.clone(), 7);
+        (folder, configuration, file)
+    }
+
+    fn request(hosts: &[&str], session_idle: Option<u64>) -> ServeRequest {
+        ServeRequest {
+            listen: None,
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            upstreams: vec!["m=openai:m@http://127.0.0.1:1/v1".into()],
+            session_idle,
+            tls: None,
+            pass_key: false,
+            retries: 0,
+            access_log: false,
+            rewards: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_file_counts_beside_the_request() {
+        let text = "[gateway]\nhosts = [\"b.example\"]\nrecord = \"no-train\"\nsession_idle_seconds = 5\n";
+        let check = |text: &str, request: ServeRequest, expect: (&[&str], RecordPolicy, u64)| {
+            let (_folder, mut configuration, file) = configuration(text, request);
+            let change = configuration.change(&file, &Silent).unwrap();
+            let hosts: Vec<&str> = change.hosts.iter().map(String::as_str).collect();
+            assert_eq!((hosts.as_slice(), change.record, change.session_idle_ms), expect, "{text}");
+            assert_eq!(change.models.len(), 1);
+        };
+        check("", request(&["a.example"], None), (&["a.example"], RecordPolicy::All, 7));
+        check(text, request(&["a.example"], None), (&["a.example", "b.example"], RecordPolicy::NoTrain, 5_000));
+        check(text, request(&[], Some(9)), (&["b.example"], RecordPolicy::NoTrain, 9_000));
+    }
+
+    #[test]
+    fn a_renewed_certificate_is_seen_by_its_files() {
+        let text = "[tls]\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n";
+        let (_folder, of_file, _) = configuration(text, request(&[], None));
+        assert_eq!(of_file.files(), [PathBuf::from("chain.pem"), PathBuf::from("key.pem")]);
+        let own = TlsSection { certificate: "own.pem".into(), key: "own-key.pem".into() };
+        let (_folder, of_request, _) = configuration(text, ServeRequest { tls: Some(own), ..request(&[], None) });
+        assert_eq!(of_request.files(), [PathBuf::from("own.pem"), PathBuf::from("own-key.pem")]);
+    }
+}

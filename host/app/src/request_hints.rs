@@ -1,0 +1,41 @@
+//! Remedies of requests that cannot be carried out.
+
+use crate::RequestError;
+use clawhost_core::Hint;
+
+impl RequestError {
+    /// Suggested remedies.
+    pub fn hints(&self) -> Vec<Hint> {
+        match self {
+            Self::ResumeDiffers { .. } => vec![Hint::SameSpecification, Hint::NewRun],
+            Self::UnknownModel { .. } | Self::NoModelName { .. } => vec![Hint::ChangeThis],
+            Self::NoRun { .. } => vec![Hint::command("runs list", "shows the latest")],
+            Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "judges one")],
+            Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
+            Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],
+            Self::GatewayRuns { .. } => vec![Hint::command("stop", "ends it"), Hint::OtherDataFolder],
+            Self::GatewayNotStarted => {
+                vec![Hint::command("start", "starts it"), Hint::command("run", "plays some episodes")]
+            }
+            Self::NoGateway { .. } => vec![Hint::command("start", "starts one"), Hint::OtherDataFolder],
+            Self::KeyExists { .. } | Self::NoSuchKey { .. } | Self::GatewayKey { .. } => {
+                vec![Hint::command("keys", "lists the keys")]
+            }
+            Self::WhichModel { .. } => vec![Hint::change("model")],
+            Self::NotConfigured { .. } => vec![Hint::command("config show", "shows the keys that are set")],
+            Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
+            Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
+            Self::ModelFolder { error, .. } => error.hints(),
+            Self::SystemPromptUnsupported { .. } => {
+                let does = "makes one that reads it, on request";
+                vec![Hint::command("model init DIR", does)]
+            }
+            Self::NotConfirmed { .. } => vec![Hint::command("endpoints", "lists the confirmed addresses")],
+            Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
+            Self::NoAdapter { .. } => vec![Hint::change("adapter")],
+            Self::NoPlugin { .. } => vec![Hint::change("plugins")],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The models that a gateway serves: those of a request, and those of its configuration, which may change while it runs. The weights of
+//! local models may change in both.
+
+use crate::background::FormerWeights;
+use crate::events::EventSink;
+use crate::gateway_file::{GatewayFile, ModelSection};
+use crate::models::{ModelFactory, ServedOptions, is_endpoint, local_folder};
+use crate::watched_folder::WatchedFolder;
+use crate::{AppError, RequestError};
+use clawhost_core::Secret;
+use clawhost_gateway::{Candidate, ServedModel, check_models};
+use clawhost_providers::key_from_file;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Opens models for a gateway, and keeps those that are open.
+pub(crate) struct ServedModels {
+    factory: ModelFactory,
+    /// The models of the request by their aliases.
+    requested: Vec<(String, OpenModel)>,
+    /// The sections of the configuration that counts.
+    sections: BTreeMap<String, ModelSection>,
+    /// Their models, with the sections that they were opened for.
+    configured: Configured,
+}
+
+/// Models of a configuration by their aliases.
+type Configured = BTreeMap<String, (ModelSection, OpenModel)>;
+
+/// A model that is open.
+#[derive(Clone)]
+struct OpenModel {
+    spec: String,
+    candidate: Candidate,
+    /// Its folder, if it is a local model.
+    folder: Option<WatchedFolder>,
+    /// How often its weights were replaced.
+    replaced: u64,
+}
+
+impl OpenModel {
+    /// Opens a model. Returns its name, too.
+    fn new(
+        factory: &ModelFactory,
+        spec: &str,
+        options: &ServedOptions,
+        events: &dyn EventSink,
+    ) -> Result<(String, Self), AppError> {
+        // Before the files are read: what changes meanwhile is seen at the next look.
+        let folder = local_folder(spec).map(|folder| WatchedFolder::new(folder.into()));
+        let (name, source) = factory.served(spec, options, events)?;
+        Ok((name, Self { spec: spec.to_owned(), candidate: Candidate::new(source), folder, replaced: 0 }))
+    }
+
+    /// Opens the changed files of its folder, if they are due. Returns whether other weights answer from now on. What is known of the
+    /// model's health stays.
+    fn refresh(&mut self, factory: &ModelFactory, events: &dyn EventSink) -> bool {
+        let Self { spec, candidate, folder, replaced } = self;
+        let options = ServedOptions { weights_number: *replaced + 1, ..ServedOptions::default() };
+        let opened = folder.as_mut().and_then(|folder| folder.open_if_due(|| factory.served(spec, &options, events)));
+        let Some((_, source)) = opened.filter(|(_, source)| source.identity() != candidate.source.identity()) else {
+            return false;
+        };
+        (candidate.source, *replaced) = (source, options.weights_number);
+        true
+    }
+}
+
+/// The alias and the model's text of `ALIAS=SPEC`. An address may contain `=`, a kind of model contains none.
+fn alias(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((alias, spec)) if !alias.is_empty() && !alias.contains(':') => (Some(alias), spec),
+        _ => (None, text),
+    }
+}
+
+impl ServedModels {
+    /// Opens the models of a request: `SPEC` or `ALIAS=SPEC`. `passes_key`: they get the key of the client that asks. `retries`: further
+    /// attempts after one that failed.
+    ///
+    /// # Errors
+    /// A text is no model, or a model cannot be used.
+    pub(crate) fn new(
+        factory: ModelFactory,
+        texts: &[String],
+        (passes_key, retries): (bool, u32),
+        events: &dyn EventSink,
+    ) -> Result<Self, AppError> {
+        let mut requested = Vec::new();
+        for text in texts {
+            let (alias, spec) = alias(text);
+            let options = ServedOptions { passes_key, ..ServedOptions::default() };
+            let (name, mut model) = OpenModel::new(&factory, spec, &options, events)?;
+            model.candidate = model.candidate.retried(retries);
+            requested.push((alias.map_or(name, str::to_owned), model));
+        }
+        Ok(Self { factory, requested, sections: BTreeMap::new(), configured: BTreeMap::new() })
+    }
+
+    /// Looks at the folders of local models. Returns whether files of one are due.
+    pub(crate) fn look(&mut self, is_asked: bool) -> bool {
+        let configured = self.configured.values_mut().map(|(_, model)| model);
+        let all = self.requested.iter_mut().map(|(_, model)| model).chain(configured);
+        // Every folder is looked at.
+        all.filter_map(|model| model.folder.as_mut())
+            .map(|folder| folder.look(is_asked))
+            .filter(|is_due| *is_due)
+            .count()
+            > 0
+    }
+
+    /// Opens the changed files of local models that are due. Returns the aliases of which other weights answer.
+    pub(crate) fn refresh(&mut self, events: &dyn EventSink) -> Vec<String> {
+        let Self { factory, requested, configured, .. } = self;
+        let requested = requested.iter_mut().map(|(alias, model)| (&*alias, model));
+        let all = requested.chain(configured.iter_mut().map(|(alias, (_, model))| (alias, model)));
+        all.filter_map(|(alias, model)| model.refresh(factory, events).then(|| alias.clone())).collect()
+    }
+
+    /// The local models whose changed files cannot be used.
+    pub(crate) fn former_weights(&self) -> Vec<FormerWeights> {
+        let requested = self.requested.iter().map(|(alias, model)| (alias, model));
+        let all = requested.chain(self.configured.iter().map(|(alias, (_, model))| (alias, model)));
+        all.filter_map(|(alias, model)| {
+            let why = model.folder.as_ref()?.problem()?.to_owned();
+            Some(FormerWeights { alias: alias.clone(), why })
+        })
+        .collect()
+    }
+
+    /// The aliases of models that are asked over the network and have no prices.
+    pub(crate) fn without_prices(&self) -> Vec<String> {
+        let requested = self.requested.iter().map(|(alias, model)| (alias, model));
+        let all = requested.chain(self.configured.iter().map(|(alias, (_, model))| (alias, model)));
+        let unpriced = all.filter(|(_, model)| model.candidate.prices.is_none() && is_endpoint(&model.spec));
+        unpriced.map(|(alias, _)| alias.clone()).collect()
+    }
+
+    /// All models as they are now.
+    pub(crate) fn all(&self) -> Vec<ServedModel> {
+        self.listed(&self.sections, &self.configured)
+    }
+
+    /// The models of the request, and those of these sections.
+    fn listed(&self, sections: &BTreeMap<String, ModelSection>, configured: &Configured) -> Vec<ServedModel> {
+        let requested = self.requested.iter().map(|(alias, model)| ServedModel {
+            alias: alias.clone(),
+            first: model.candidate.clone(),
+            then: Vec::new(),
+        });
+        requested.chain(sections.iter().filter_map(|(alias, section)| served(alias, section, configured))).collect()
+    }
+
+    /// All models under a configuration. A model whose section is unchanged is not opened again: it keeps its connections, the weights in
+    /// memory, and what is known of its endpoint. One with a key file is, because the file may have another key.
+    ///
+    /// # Errors
+    /// A model cannot be used, there is none, or two have one alias. Then the former ones stay open.
+    pub(crate) fn under(&mut self, file: &GatewayFile, events: &dyn EventSink) -> Result<Vec<ServedModel>, AppError> {
+        let mut opened = BTreeMap::new();
+        for (alias, section) in &file.models {
+            let Some(spec) = &section.model else { continue };
+            let known = self.configured.get(alias).filter(|(known, _)| known == section && known.key_file.is_none());
+            let model = match known {
+                Some((_, model)) => model.clone(),
+                None => self.open(alias, section, spec, events)?,
+            };
+            opened.insert(alias.clone(), (section.clone(), model));
+        }
+        let models = self.listed(&file.models, &opened);
+        check_models(&models)?;
+        (self.sections, self.configured) = (file.models.clone(), opened);
+        Ok(models)
+    }
+
+    fn open(
+        &self,
+        alias: &str,
+        section: &ModelSection,
+        spec: &str,
+        events: &dyn EventSink,
+    ) -> Result<OpenModel, AppError> {
+        let options = ServedOptions {
+            key: key_of(alias, section)?,
+            passes_key: section.pass_key,
+            timeout_seconds: section.timeout_seconds,
+            weights_number: 0,
+        };
+        let (_, mut model) = OpenModel::new(&self.factory, spec, &options, events)?;
+        let candidate = model.candidate.retried(section.retries).priced(section.prices());
+        model.candidate = candidate.reading(section.max_context_tokens);
+        Ok(model)
+    }
+}
+
+/// The model of a section: one, or others in their order.
+fn served(alias: &str, section: &ModelSection, configured: &Configured) -> Option<ServedModel> {
+    let aliases = std::iter::once(alias).chain(section.first_of.iter().map(String::as_str));
+    let mut candidates = aliases.filter_map(|alias| Some(configured.get(alias)?.1.candidate.clone()));
+    Some(ServedModel { alias: alias.to_owned(), first: candidates.next()?, then: candidates.collect() })
+}
+
+/// The key that a configuration names for a model.
+fn key_of(alias: &str, section: &ModelSection) -> Result<Option<Secret>, AppError> {
+    if let Some(variable) = &section.key_env {
+        let key = std::env::var(variable).ok().and_then(|text| Secret::new(&text));
+        let no_key = || RequestError::NoKeyInVariable { alias: alias.to_owned(), variable: variable.clone() };
+        return Ok(Some(key.ok_or_else(no_key)?));
+    }
+    section.key_file.as_deref().map(key_of_file).transpose()
+}
+
+/// The key in a file.
+///
+/// # Errors
+/// The file cannot be read, or has no key.
+pub(crate) fn key_of_file(path: &str) -> Result<Secret, AppError> {
+    let key = key_from_file(Path::new(path))?;
+    key.ok_or_else(|| RequestError::EmptyKeyFile { path: path.to_owned() }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Silent;
+    use clawhost_core::KnownSecrets;
+    use clawhost_providers::Prices;
+    use clawhost_run_config::BudgetSpec;
+
+    #[test]
+    fn an_alias_stands_before_the_model() {
+        let check = |text: &str, expect: (Option<&str>, &str)| assert_eq!(alias(text), expect, "{text}");
+        check("openai:m@http://127.0.0.1:1/v1", (None, "openai:m@http://127.0.0.1:1/v1"));
+        check("fast=openai:m@http://127.0.0.1:1/v1", (Some("fast"), "openai:m@http://127.0.0.1:1/v1"));
+        check("openai:m@http://127.0.0.1:1/v1?a=b", (None, "openai:m@http://127.0.0.1:1/v1?a=b"));
+        check("=follower", (None, "=follower"));
+        check("local:a=b", (None, "local:a=b"));
+    }
+
+    #[test]
+    fn settings_of_the_file_reach_the_model() {
+        let settings = crate::models::ModelSettings::default();
+        let factory = ModelFactory::new(settings, &BudgetSpec::default(), 1, KnownSecrets::default());
+        let mut served = ServedModels::new(factory, &[], (false, 0), &Silent).unwrap();
+        let text = "[models.m]\nmodel = \"openai:m@http://127.0.0.1:1/v1\"\nretries = 2\nmax_context_tokens = 4096\n\
+                    price_in_per_million = 1.5\nprice_out_per_million = 6\n";
+        let models = served.under(&GatewayFile::parse(text).unwrap(), &Silent).unwrap();
+        let [ServedModel { first, then, .. }] = models.as_slice() else { panic!("{models:?}") };
+        assert_eq!((first.retries, first.max_context, then.len()), (2, Some(4096), 0));
+        assert_eq!(first.prices, Some(Prices { input: 1.5, output: 6.0 }));
+    }
+}
