@@ -36,7 +36,7 @@ async fn a_candidate_that_helps_in_training_only_is_rejected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_that_fails_instead_of_losing_is_rejected() {
-    // The trained action fails on the gate's tasks, so those pairs cannot be compared.
+    // The trained action fails on the gate's tasks: those pairs are lost.
     let breaks = |split: &str, action: &str| split == "val" && action == "stop";
     let world =
         World { environment: Arc::new(Lights { breaks, ..Lights::default() }), ..World::new(Proposer::of(&[RED])) };
@@ -47,7 +47,8 @@ async fn a_candidate_that_fails_instead_of_losing_is_rejected() {
     let gates = gates(&report);
     assert!(!gates.is_empty() && gates.iter().all(|gate| gate.decision == Decision::Futile), "{gates:#?}");
     let missing = gates[0].missing;
-    assert_eq!((missing.before, missing.after, missing.both), (0, 16, 0), "a quarter of the lights is red");
+    assert_eq!((missing.before, missing.after, missing.both), (0, gates[0].evidence.losses, 0));
+    assert!(missing.after >= 8 && gates[0].evidence.wins == 0, "{gates:#?}");
     assert!(world.deployed().is_empty());
 }
 

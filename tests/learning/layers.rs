@@ -276,8 +276,8 @@ fn tiny() -> Both {
         WeightsPlan { refills: 1, evaluate_every: 2, evaluate_episodes: 8, ..weights_plan(Some(warm_start)).weights };
     let world = WorldPlan {
         iterations: 3,
-        // All concurrently: fewer transactions mean fewer kill points.
-        play: Plan { episodes: 64, concurrency: 64, ..small().play },
+        // So many that lessons are decided at once. All concurrently: fewer transactions mean fewer kill points.
+        play: Plan { episodes: 256, concurrency: 256, ..small().play },
         gate: GatePlan { every: 1, pairs: 64, alpha: 0.2 },
         reflect_every: 1,
         test_pairs: 4,

@@ -175,5 +175,9 @@ async fn failed_and_unscored_episodes_are_removed_and_counted() {
     assert_eq!(evaluation.after.unwrap().mean, 1.0, "{evaluation:?}");
     assert_eq!(world.deployed(), [GREEN, RED]);
     let gate = report.iterations.iter().find_map(|one| one.gate()).unwrap();
-    assert!(gate.missing.all() > 0 && gate.evidence.losses == 0, "{gate:?}");
+    assert!(gate.missing.all() > 0, "{gate:?}");
+    assert_eq!(
+        gate.evidence.losses, gate.missing.after,
+        "a side without a score loses the pair, and nothing else is lost: {gate:?}"
+    );
 }

@@ -6,8 +6,8 @@ use clawhost_learning::{IterationReport, LearnReport};
 use std::sync::Arc;
 
 async fn learned(dial: Dial) -> (World, LearnReport) {
-    let mut both = Both { luck: 9, ..Both::small() };
-    both.world.iterations = 3;
+    let mut both = Both { luck: 4, ..Both::small() };
+    both.world.iterations = 4;
     (both.weights.refills, both.weights.evaluate_every, both.weights.evaluate_episodes) = (1, 2, 8);
     both.weights.difficulty = Some(clawhost_learn::policy::Difficulty::default());
     let fails = |_: &clawhost_core::Task, seed: u64| seed.is_multiple_of(7);
@@ -79,5 +79,5 @@ async fn a_non_finite_measurement_becomes_an_event() {
     assert_eq!(weights.events, ["loss is NaN"]);
     assert!(!report.iterations[0].metrics().contains_key("weights.loss"), "absent, and never 0");
     assert_eq!(report.iterations[0].metrics()["weights.version"], 1.0);
-    assert_eq!(world.store.reports(&World::run()).len(), 3);
+    assert_eq!(world.store.reports(&World::run()).len(), 4);
 }

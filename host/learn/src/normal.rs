@@ -22,16 +22,37 @@ pub(crate) fn interval(estimate: f64, standard_error: f64) -> (f64, f64) {
     (estimate - half, estimate + half)
 }
 
-/// The one-sided e-value for an effect above 0: at least 0, and at most 1 in expectation if there is none. Always finite.
+/// The same for an estimate whose standard error has few degrees of freedom: the half-width is widened as quantiles of Student's t are
+/// wider than those of the normal distribution.
+pub(crate) fn interval_of_few(estimate: f64, standard_error: f64, degrees: f64) -> (f64, f64) {
+    let (_, high) = interval(0.0, standard_error);
+    let half = standard_error * t_of_normal(high / standard_error, degrees);
+    (estimate - half, estimate + half)
+}
+
+/// The one-sided e-value for an effect above 0: at least 0, and at most 1 in expectation if there is none. Always finite. `z` is the
+/// estimate in units of its standard error, which is greater than 0.
 ///
-/// It is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`, where `r = tau^2/(se^2 + tau^2)` and `z = estimate/se`. For negative z
-/// the exponential is left out, which makes the value smaller (conservative).
-pub(crate) fn one_sided_e_value(estimate: f64, standard_error: f64) -> f64 {
+/// It is `sqrt(1 - r) exp(r z^2/2) 2 Phi(sqrt(r) z)`, where `r = tau^2/(se^2 + tau^2)`. For negative z the exponential is left out, which makes
+/// the value smaller (conservative).
+pub(crate) fn one_sided_e_value(z: f64, standard_error: f64) -> f64 {
     let (noise, prior) = (standard_error.powi(2), TAU.powi(2));
     let r = prior / (noise + prior);
-    let z = estimate / standard_error;
     let exponent = if z < 0.0 { 0.0 } else { (r * z * z / 2.0).min(LARGEST_EXPONENT) };
     (noise / (noise + prior)).sqrt() * exponent.exp() * 2.0 * cumulative(r.sqrt() * z)
+}
+
+/// The normal quantile with the tail probability of a `t` of Student's distribution, for 3 or more degrees of freedom, to about 0.03 (Wallace
+/// 1959).
+pub(crate) fn normal_of_t(t: f64, degrees: f64) -> f64 {
+    let shrunk = (degrees * (t * t / degrees).ln_1p()).sqrt() * (8.0 * degrees + 1.0) / (8.0 * degrees + 3.0);
+    shrunk.copysign(t)
+}
+
+/// The inverse of [`normal_of_t`]. It is infinite where no `t` that a number can hold is large enough.
+pub(crate) fn t_of_normal(z: f64, degrees: f64) -> f64 {
+    let grown = z * (8.0 * degrees + 3.0) / (8.0 * degrees + 1.0);
+    (degrees * (grown * grown / degrees).exp_m1()).sqrt().copysign(z)
 }
 
 /// The standard normal distribution function at `x`, to 14 digits (rational approximation of Hart 1968 as given
@@ -97,7 +118,7 @@ mod tests {
             .map(|step| f64::from(step) * STEP)
             .map(|z| {
                 let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
-                density * STEP * one_sided_e_value(effect + z * standard_error, standard_error)
+                density * STEP * one_sided_e_value(effect / standard_error + z, standard_error)
             })
             .sum()
     }
@@ -115,7 +136,7 @@ mod tests {
     #[test]
     fn e_values_equal_hand_computed_ones() {
         let check = |estimate: f64, standard_error: f64, expect: f64| {
-            let got = one_sided_e_value(estimate, standard_error);
+            let got = one_sided_e_value(estimate / standard_error, standard_error);
             assert!((got - expect).abs() <= 1e-9 * expect, "{estimate} ± {standard_error}: {got}");
         };
         // r = 1/2: sqrt(1/2) exp(1) 2 Phi(sqrt 2).
@@ -123,7 +144,26 @@ mod tests {
         // Negative estimate: without the exponential.
         check(-0.2, 0.1, 0.5_f64.sqrt() * 2.0 * 0.078_649_603_525_142_6);
         check(0.0, 0.1, 0.5_f64.sqrt());
-        assert!(one_sided_e_value(1.0, 1e-4).is_finite(), "never infinite");
+        assert!(one_sided_e_value(1e4, 1e-4).is_finite(), "never infinite");
+    }
+
+    #[test]
+    fn quantiles_of_students_t_become_normal_ones_and_back() {
+        let check = |t: f64, degrees: f64, z: f64| {
+            let got = normal_of_t(t, degrees);
+            assert!((got - z).abs() < 0.03, "{t} with {degrees}: {got} instead of {z}");
+            assert!((t_of_normal(got, degrees) - t).abs() < 1e-9 * t.abs().max(1.0), "{t} with {degrees}");
+        };
+        // Tables: one-sided 0.025, 0.005 and 0.0005.
+        check(2.5706, 5.0, 1.9600);
+        check(4.0321, 5.0, 2.5758);
+        check(6.8688, 5.0, 3.2905);
+        check(-2.0930, 19.0, -1.9600);
+        check(3.8834, 19.0, 3.2905);
+        check(0.0, 5.0, 0.0);
+        let (low, high) = interval_of_few(0.1, 0.05, 5.0);
+        let (narrow, wide) = interval(0.1, 0.05);
+        assert!(low < narrow && high > wide);
     }
 
     #[test]

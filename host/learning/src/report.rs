@@ -52,7 +52,7 @@ impl Mean {
     }
 }
 
-/// Pairs that could not be compared, by the member without a score.
+/// Pairs of which a member has no score, by the member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// Only the first member (before).
@@ -72,7 +72,7 @@ impl Missing {
         }
     }
 
-    /// All pairs that could not be compared.
+    /// All pairs of which a member has no score.
     pub fn all(&self) -> u64 {
         self.before + self.after + self.both
     }

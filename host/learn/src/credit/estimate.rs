@@ -1,10 +1,10 @@
 //! Effects and their uncertainty.
 
-use super::rows::Rows;
+use super::rows::{Centred, Rows};
 use super::sums::Credit;
 use super::symmetric::Symmetric;
 use crate::EntryId;
-use crate::normal::{interval, one_sided_e_value};
+use crate::normal::{interval_of_few, normal_of_t, one_sided_e_value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -48,40 +48,69 @@ pub(super) fn effects(credit: &Credit) -> (Vec<f64>, Vec<Vec<f64>>) {
     (inverse.iter().map(times).collect(), inverse)
 }
 
-/// Adds a group's products of columns, weighted with squared residuals.
-pub(super) fn squares(rows: &Rows, effects: &[f64], to: &mut Symmetric) {
-    let centred = rows.centred();
-    let mut weights = centred.residuals(effects);
-    weights.iter_mut().for_each(|residual| *residual *= *residual);
-    centred.products(&weights, |row, column, product| to.add(row, column, product));
+/// Terms of the series in [`enlarged`]. A group that decides an effect nearly alone needs more; such an effect is not decidable.
+const TERMS: u32 = 64;
+/// Size at which the rest of the series is negligible, relative to the residuals.
+const NEGLIGIBLE: f64 = 1e-9;
+
+/// The residuals of a group, enlarged by what the group itself contributed to the effects: `(I - H)^(-1/2) e`, where H is the group's part of
+/// the projection onto the columns (CR2: Bell and McCaffrey 2002). Without it, few groups look too certain. The power is summed as a
+/// binomial series.
+fn enlarged(centred: &Centred, residuals: Vec<f64>, inverse: &[Vec<f64>]) -> Vec<f64> {
+    let size = |values: &[f64]| values.iter().map(|value| value.abs()).sum::<f64>();
+    let (mut sum, mut term) = (residuals.clone(), residuals);
+    let least = NEGLIGIBLE * size(&sum);
+    for number in 1..=TERMS {
+        let factor = f64::from(2 * number - 1) / f64::from(2 * number);
+        term = centred.projected(&term, inverse);
+        term.iter_mut().for_each(|value| *value *= factor);
+        sum.iter_mut().zip(&term).for_each(|(sum, term)| *sum += term);
+        if size(&term) <= least {
+            break;
+        }
+    }
+    sum
 }
 
-/// The estimate of every column. The variance is White's sandwich estimator, which allows for heteroscedasticity, times `n /
-/// (n - groups - columns)` (HC1: MacKinnon and White 1985).
+/// Adds the products of a group's scores: of each column the sum over members of its indicator times the residual. Members share the entry's
+/// effect on their task, so they are no independent observations; groups are.
+pub(super) fn squares(rows: &Rows, (effects, inverse): (&[f64], &[Vec<f64>]), to: &mut Symmetric) {
+    let centred = rows.centred();
+    let residuals = enlarged(&centred, centred.residuals(effects), inverse);
+    let scores: Vec<(usize, f64)> = centred.scores(&residuals).collect();
+    for (place, (row, left)) in scores.iter().enumerate() {
+        scores.iter().take(place + 1).for_each(|(column, right)| to.add(*row, *column, left * right));
+    }
+}
+
+/// The estimate of every column. The variance is the sandwich estimator that sums scores by group (Liang and Zeger 1986), with the residuals of
+/// CR2; evidence and intervals use Student's t with the entry's groups minus one as degrees of freedom.
 pub(super) fn estimates(credit: &Credit) -> BTreeMap<EntryId, Estimate> {
     let (effects, inverse) = effects(credit);
     let mut middle = credit.settled.squares.clone();
-    credit.window.iter().for_each(|rows| squares(rows, &effects, &mut middle));
+    credit.window.iter().for_each(|rows| squares(rows, (&effects, &inverse), &mut middle));
     let count = credit.columns.len() as i64;
     let groups = credit.settled.groups + credit.window.len() as u64;
     let episodes = credit.settled.episodes + credit.window.iter().map(Rows::episodes).sum::<u64>();
     let residual_degrees = episodes as i64 - groups as i64 - count;
-    let correction = episodes as f64 / residual_degrees.max(1) as f64;
     let columns = credit.columns.iter().zip(&effects).zip(&inverse);
     let estimate = columns.map(|((column, effect), influence)| {
-        let variance = middle.quadratic(influence) * correction;
+        let variance = middle.quadratic(influence);
         // All rewards may be equal by chance. The floor corresponds to a difference of one reward over all episodes of the
         // entry.
         let floor = (column.episodes.max(1) as f64).powi(-2);
         let standard_error = (variance.max(0.0) + floor).sqrt();
         let decidable = column.groups >= DECIDABLE_GROUPS && residual_degrees >= DECIDABLE_DEGREES.max(2 * count);
-        let evidence = |effect: f64| if decidable { one_sided_e_value(effect, standard_error) } else { 1.0 };
+        // With fewer than are decidable, the interval is only shown: it has the width of the fewest.
+        let degrees = column.groups.max(DECIDABLE_GROUPS).saturating_sub(1) as f64;
+        let z = normal_of_t(effect / standard_error, degrees);
+        let evidence = |z: f64| if decidable { one_sided_e_value(z, standard_error) } else { 1.0 };
         let estimate = Estimate {
             effect: *effect,
             standard_error,
-            interval: interval(*effect, standard_error),
-            admit: evidence(*effect),
-            harm: evidence(-effect),
+            interval: interval_of_few(*effect, standard_error, degrees),
+            admit: evidence(z),
+            harm: evidence(-z),
             groups: column.groups,
             episodes: column.episodes,
             residual_degrees,

@@ -8,9 +8,14 @@
 //! The estimate is the mean effect over the tasks that the entry was drawn for, and over the other entries on trial. It is
 //! not the effect of the entry alone: where a task succeeds anyway, no entry can add to it.
 //!
+//! Members of a group share the entry's effect on their task, so groups are the observations: scores are summed by group before they are
+//! squared. An entry that helps on some tasks and harms on others would be a false discovery otherwise.
+//!
 //! Decisions may be taken after any batch. An [`Estimate`] therefore contains e-values, which stay valid under repeated
 //! looks. [`e_bh`] selects by them so that in expectation at most one in ten of the entries admitted in a run is worthless.
 
+#[cfg(test)]
+mod dependence;
 mod discovery;
 mod estimate;
 mod rows;

@@ -57,6 +57,10 @@ impl Rows {
     }
 }
 
+fn sum_of_products(left: &[f64], right: &[f64]) -> f64 {
+    left.iter().zip(right).map(|(left, right)| left * right).sum()
+}
+
 impl Centred {
     /// Each column's number and its centred indicator, one value per member.
     pub(super) fn columns(&self) -> impl Iterator<Item = (usize, &[f64])> + Clone {
@@ -73,15 +77,28 @@ impl Centred {
         left
     }
 
-    /// Calls `each` once per pair of columns with the weighted sum of their products over members.
-    pub(super) fn products(&self, weights: &[f64], mut each: impl FnMut(usize, usize, f64)) {
-        let mut weighted = Vec::with_capacity(self.members);
+    /// Each column's number and the sum over members of its indicator times a value.
+    pub(super) fn scores(&self, values: &[f64]) -> impl Iterator<Item = (usize, f64)> {
+        self.columns().map(|(column, shown)| (column, sum_of_products(shown, values)))
+    }
+
+    /// The projection of values onto the columns, where `inverse` is that of the normal equations of all groups.
+    pub(super) fn projected(&self, values: &[f64], inverse: &[Vec<f64>]) -> Vec<f64> {
+        let scores: Vec<(usize, f64)> = self.scores(values).collect();
+        let mut projected = vec![0.0; self.members];
+        for (row, shown) in self.columns() {
+            let line = inverse.get(row).map_or(&[][..], Vec::as_slice);
+            let cell = |column: usize| line.get(column).copied().unwrap_or_default();
+            let weight: f64 = scores.iter().map(|(column, score)| cell(*column) * score).sum();
+            projected.iter_mut().zip(shown).for_each(|(value, shown)| *value += weight * shown);
+        }
+        projected
+    }
+
+    /// Calls `each` once per pair of columns with the sum of their products over members.
+    pub(super) fn products(&self, mut each: impl FnMut(usize, usize, f64)) {
         for (place, (row, left)) in self.columns().enumerate() {
-            weighted.clear();
-            weighted.extend(left.iter().zip(weights).map(|(left, weight)| left * weight));
-            for (column, right) in self.columns().take(place + 1) {
-                each(row, column, weighted.iter().zip(right).map(|(left, right)| left * right).sum());
-            }
+            self.columns().take(place + 1).for_each(|(column, right)| each(row, column, sum_of_products(left, right)));
         }
     }
 }

@@ -37,7 +37,7 @@ impl Column {
 pub(super) struct Settled {
     pub(super) groups: u64,
     pub(super) episodes: u64,
-    /// Products of columns times squared residuals.
+    /// Products of the scores of groups.
     pub(super) squares: Symmetric,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Settled {
 ///
 /// It stores the normal equations (sums of squares and products) and the rows of the last [`WINDOW_GROUPS`] groups. Standard
 /// errors need the residual of each row at the latest effects, which no fixed number of sums can provide. Older rows are
-/// *settled*: they stay in the normal equations, and their squared residuals enter the variance with the effects at that
+/// *settled*: they stay in the normal equations, and their scores enter the variance with the effects at that
 /// time, when these hardly change any more. So no observation is lost, and memory is bounded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Credit {
@@ -144,16 +144,16 @@ impl Credit {
             }
         }
         let gram = &mut self.gram;
-        centred.products(&vec![1.0; centred.members], |row, column, product| gram.add(row, column, product));
+        centred.products(|row, column, product| gram.add(row, column, product));
     }
 
     /// Settles the oldest groups of a full window.
     fn settle(&mut self) {
-        let (effects, _) = effects(self);
+        let (effects, inverse) = effects(self);
         for rows in self.window.drain(..SETTLED_AT_ONCE) {
             self.settled.groups += 1;
             self.settled.episodes += rows.episodes();
-            squares(&rows, &effects, &mut self.settled.squares);
+            squares(&rows, (&effects, &inverse), &mut self.settled.squares);
         }
     }
 }

@@ -19,6 +19,16 @@ pub fn alpha_of(candidate: NonZeroU32, alpha: f64) -> f64 {
     alpha * 6.0 / (std::f64::consts::PI * f64::from(candidate.get())).powi(2)
 }
 
+/// The difference of a pair in which one side failed: that side loses the pair. If such pairs were left out, a candidate could raise its score
+/// by failing on the tasks that it would lose. `None`: both sides failed, or neither did, and the pair is not counted here.
+pub fn difference_of_failed(served: bool, candidate: bool) -> Option<f64> {
+    match (served, candidate) {
+        (true, false) => Some(1.0),
+        (false, true) => Some(-1.0),
+        (true, true) | (false, false) => None,
+    }
+}
+
 /// The decision that follows from the evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -18,5 +18,5 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-pub use evidence::{ALPHA, Decision, GateEvidence, Report, alpha_of};
+pub use evidence::{ALPHA, Decision, GateEvidence, Report, alpha_of, difference_of_failed};
 pub use martingale::{Form, MARGIN, Martingale, Question};

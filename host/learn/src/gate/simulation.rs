@@ -70,6 +70,29 @@ fn a_candidate_without_effect_is_rarely_promoted_at_any_number_of_looks() {
     check(Form::Graded, Question::NotWorse, -MARGIN, 1_024);
 }
 
+#[test]
+fn a_candidate_that_fails_where_it_would_lose_is_promoted_no_more_often() {
+    // Without an effect, and with a share of the losses as failures. Some failures are those of the endpoint, on either side.
+    for failing in [0.3, 0.5, 0.8] {
+        let difference = |counts: bool| {
+            let differs = differences(0.3, 0.0);
+            move |random: &mut Random| {
+                let d = differs(random);
+                let loses = d < 0.0 && random.uniform() < failing;
+                let (served, candidate) = (random.uniform() < 0.02, loses || random.uniform() < 0.02);
+                match (served || candidate, counts) {
+                    (false, _) => d,
+                    (true, true) => difference_of_failed(served, candidate).unwrap_or(0.0),
+                    (true, false) => 0.0,
+                }
+            }
+        };
+        let promoted = |counts| promoted(RUNS, Form::Binary, Question::Better, 1_024, difference(counts));
+        assert!(promoted(true) <= 0.05, "{failing}");
+        assert!(promoted(false) > 0.09, "left out, they promote: {failing}");
+    }
+}
+
 /// The test for a single look, applied after every pair.
 #[test]
 fn a_single_look_test_used_repeatedly_promotes_one_in_five_without_effect() {

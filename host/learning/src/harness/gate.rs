@@ -10,7 +10,7 @@ use crate::playbook_guidance::{Arms, UniformPlaybook};
 use crate::report::Missing;
 use crate::stage::StageContext;
 use clawhost_core::{Digest, Episode};
-use clawhost_learn::gate::{Decision, Form, GateEvidence, Report};
+use clawhost_learn::gate::{Decision, Form, GateEvidence, Report, difference_of_failed};
 use clawhost_learn::harness::Candidate;
 use clawhost_learn::{EntryId, LessonUse, lesson_use};
 use clawhost_play::{Guidance, Plan};
@@ -124,8 +124,8 @@ pub struct GateReport {
     pub uses: Vec<GateUse>,
     /// Number of different tasks in this session.
     pub tasks: u64,
-    /// Pairs of this session without a comparison. A candidate that fails significantly more often than the deployed
-    /// playbook is rejected: pairs that it fails instead of losing would bias the result.
+    /// Pairs of this session of which a side failed: it lost them. Pairs of which both failed count for neither. A candidate that fails
+    /// significantly more often than the deployed playbook is rejected.
     pub missing: Missing,
 }
 
@@ -200,18 +200,26 @@ impl HarnessStage {
                     Some((episode, episode.reward?))
                 };
                 let sides = (side(0), side(1));
-                let (Some((before, deployed)), Some((after, proposed))) = sides else {
-                    missing.add(sides.0.is_none(), sides.1.is_none());
-                    continue;
-                };
-                tasks.extend(members.first().map(|member| member.task.id.clone()));
+                let rewards = [sides.0, sides.1].into_iter().flatten().map(|(_, reward)| reward);
                 // A third reward value changes the form of the bets and voids the evidence.
-                if self.state.scale.add(deployed) | self.state.scale.add(proposed) {
+                if rewards.fold(false, |is_new, reward| self.state.scale.add(reward) | is_new) {
                     evidence = self.new_evidence(&candidate)?;
                     seen = Seen::new(&candidate);
                 }
-                seen.add(before, after);
-                evidence.observe(self.state.scale.difference(deployed, proposed, range))?;
+                let difference = match sides {
+                    (Some((before, deployed)), Some((after, proposed))) => {
+                        seen.add(before, after);
+                        Some(self.state.scale.difference(deployed, proposed, range))
+                    }
+                    (before, after) => {
+                        missing.add(before.is_none(), after.is_none());
+                        difference_of_failed(before.is_none(), after.is_none())
+                    }
+                };
+                if let Some(difference) = difference {
+                    tasks.extend(members.first().map(|member| member.task.id.clone()));
+                    evidence.observe(difference)?;
+                }
             }
         }
         let decision = match evidence.decision() {
