@@ -1,6 +1,6 @@
 //! The SDKs of OpenAI and Anthropic against the gateway, as real clients: each with upstreams of both dialects.
 //!
-//! `cargo xtask sdks` installs them. Without them the tests print why they are skipped.
+//! `cargo xtask sdks` installs them, `cargo xtask agents` the agents. Without them the tests print why they are skipped.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,6 +10,7 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod agents;
 #[path = "../common/bench.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod bench;
@@ -25,15 +26,15 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The folder of the installed SDKs for a language, or a printed reason for skipping.
-fn installed(test: &str, language: &str) -> Option<PathBuf> {
+/// A folder that a command of xtask installed, or a printed reason for skipping.
+fn installed(test: &str, command: &str, name: &str) -> Option<PathBuf> {
     // Tests run from target/<profile>/deps.
     let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
-    let folder = target.join("toolchains/sdks").join(language);
+    let folder = target.join("toolchains").join(command).join(name);
     if folder.join("installed").exists() {
         return Some(folder);
     }
-    eprintln!("skipped {test}: the SDKs for {language} are not installed; run `cargo xtask sdks`");
+    eprintln!("skipped {test}: {name} is not installed; run `cargo xtask {command}`");
     None
 }
 
@@ -45,6 +46,8 @@ fn script(name: &str) -> PathBuf {
 struct Upstream {
     child: Child,
     spec: String,
+    /// Host and port.
+    address: String,
 }
 
 impl Upstream {
@@ -56,8 +59,9 @@ impl Upstream {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let spec = format!("m={dialect}:stub@http://127.0.0.1:{}/v1", line.trim());
-        Self { child, spec }
+        let address = format!("127.0.0.1:{}", line.trim());
+        let spec = format!("m={dialect}:stub@http://{address}/v1");
+        Self { child, spec, address }
     }
 }
 
@@ -70,7 +74,7 @@ impl Drop for Upstream {
 
 /// Runs a client in front of an upstream of each kind.
 fn check(test: &str, language: &str, client: impl Fn(&Path, &str) -> Command) {
-    let Some(folder) = installed(test, language) else { return };
+    let Some(folder) = installed(test, "sdks", language) else { return };
     for kind in ["openai", "responses", "anthropic"] {
         let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
         let upstream = Upstream::start(kind);
@@ -97,10 +101,46 @@ fn python_sdks_work_with_upstreams_of_both_dialects() {
 }
 
 #[test]
+fn the_python_sdk_scores_texts_with_a_local_model() {
+    let Some(folder) = installed("the_python_sdk_scores", "sdks", "python") else { return };
+    let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+    let tiny = bench.data.path().join("tiny").display().to_string();
+    bench.out(&["model", "init", &tiny, "--width", "16", "--context", "32", "--alphabet", "0123456789+=<>?#"]);
+    let served = Served::start(&bench, &[&format!("m=local:{tiny}")]);
+    let mut client = Command::new(folder.join("bin/python"));
+    client.arg(script("completions.py")).args([&served.address, "m"]);
+    let output = client.stdin(Stdio::null()).output().unwrap();
+    let said = bench::stdout(&output) + &bench::stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 14, "{said}");
+}
+
+#[test]
 fn node_sdks_work_with_upstreams_of_both_dialects() {
     check("node_sdks_work", "node", |folder, address| {
         let mut command = Command::new("node");
         command.arg(script("check.mjs")).args([address, "m"]).arg(folder);
         command
     });
+}
+
+#[test]
+fn programs_that_call_providers_directly_are_recorded_by_two_lines() {
+    let Some(folder) = installed("programs_that_call_providers_directly", "sdks", "python") else { return };
+    let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+    let (openai, anthropic) = (Upstream::start("responses"), Upstream::start("anthropic"));
+    let served = Served::start(&bench, &[&openai.spec]);
+    let mut command = Command::new(folder.join("bin/python"));
+    command.arg(script("wrap.py")).arg(format!("http://{}/v1", openai.address));
+    command.args([&anthropic.address, &served.address].map(|address| format!("http://{address}")));
+    // LiteLLM would get its prices from the network.
+    command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = bench::stdout(&output) + &bench::stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 60, "{said}");
+    served.terminate();
+    let rows = bench.json(&["episodes", "list"]);
+    let [row] = rows.as_array().unwrap().as_slice() else { panic!("one episode: {rows}") };
+    assert_eq!((&row["turns"], &row["complete"]), (&2.into(), &true.into()), "{row}");
 }

@@ -1,11 +1,12 @@
 """A model endpoint of one dialect, by the standard library alone: it does what the last message says.
 
-`say TEXT` is answered with TEXT, `use weather` with a tool call, a result of a call with `it is RESULT`. Streams event by event. The
-dialect `openai` has no /responses, `responses` has.
+`say TEXT` is answered with TEXT, `use weather` with a tool call, `read the note FILE` with a call of the agent's own tool that reads files, a
+result of a call with `it is RESULT`. Streams event by event. The dialect `openai` has no /responses, `responses` has.
 """
 
 import http.server
 import json
+import re
 import sys
 import threading
 
@@ -26,7 +27,11 @@ def last_item(body):
 def last_message(body):
     if "input" in body:
         return last_item(body)
-    message = body["messages"][-1]
+    said = [message for message in body["messages"] if message["role"] not in ("system", "developer")]
+    while any(message["role"] == "assistant" for message in said):
+        said.pop(0)
+    # Agents add messages of their own behind a result.
+    message = ([message for message in said if message["role"] == "tool"] or said)[-1]
     content = message["content"]
     if isinstance(content, str):
         return message["role"], content
@@ -37,9 +42,31 @@ def last_message(body):
     return message["role"], "".join(block.get("text", "") for block in content)
 
 
+def last_turn(body):
+    """All that was said since the model's last answer, as JSON: agents add messages of their own."""
+    items = body["input"] if isinstance(body.get("input"), list) else body.get("messages", [])
+    said = []
+    for item in reversed(items):
+        if item.get("role") == "assistant" or item.get("type") == "function_call":
+            break
+        said.insert(0, json.dumps(item))
+    return " ".join(said)
+
+
+def reading(body, file):
+    """A call of a tool that reads a file: of codex, of Claude Code, of OpenClaw."""
+    known = {"exec_command": {"cmd": f"cat {file}"}, "Read": {"file_path": file}, "read": {"path": file}}
+    names = [tool.get("name") or tool.get("function", {}).get("name") for tool in body.get("tools", [])]
+    name = next(name for name in known if name in names)
+    return name, known[name]
+
+
 def decide(body):
     """Text and calls of the answer."""
     role, text = last_message(body)
+    note = re.search(r"read the note (\S+?)[\\\"\s]", last_turn(body) + " ")
+    if note and role != "tool":
+        return "", [("call_note", *reading(body, note.group(1)))]
     if role == "tool":
         return f"it is {text}", []
     if text == "use weather":

@@ -12,7 +12,17 @@ const SECONDS: u64 = 60;
 const SEED_BYTES: u64 = 70_000;
 
 /// The names of the targets in `tests/fuzz`.
-const TARGETS: [&str; 5] = ["component", "episode", "snapshot", "message", "reply"];
+const TARGETS: [&str; 9] = [
+    "component",
+    "episode",
+    "snapshot",
+    "message",
+    "reply",
+    "client_request",
+    "answer_stream",
+    "exchange",
+    "placement",
+];
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let mut seconds = SECONDS;

@@ -29,6 +29,8 @@ const HELP: &str = "cargo xtask COMMAND
               other languages; `test` builds those whose compilers are there
   sdks        get the SDKs of OpenAI and Anthropic for Python and Node (into target/toolchains/sdks); `test` runs them against
               the gateway if they are there
+  agents      get codex, Claude Code and OpenClaw (into target/toolchains/agents, 1.6 GB); `test` runs them against the gateway if
+              they are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
               compiler and cargo-fuzz
   transformers
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Some("guests") => guests::build(guests::Which::All).map(|_| ()),
         Some("languages") => languages::main(),
         Some("sdks") => sdks::main(),
+        Some("agents") => sdks::agents(),
         Some("fuzz") => fuzz::main(rest),
         Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),

@@ -1,4 +1,5 @@
-//! Installs the SDKs of OpenAI and Anthropic for Python and Node into `target/toolchains/sdks`, for the suite `sdks`.
+//! Installs real clients of the gateway for the suite `sdks`: the SDKs of OpenAI and Anthropic for Python and Node with LiteLLM into
+//! `target/toolchains/sdks`, agents into `target/toolchains/agents`.
 //!
 //! What cannot be installed is not an error: the suite skips its tests with the reason.
 
@@ -7,8 +8,16 @@ use anyhow::Result;
 use std::process::{Command, Stdio};
 
 /// Pinned: an SDK that changes must change a test, not break one.
-const PYTHON: [&str; 2] = ["openai==3.54.0", "anthropic==2.12.0"];
+const PYTHON: [&str; 3] = ["openai==3.54.0", "anthropic==2.12.0", "litellm==1.110.2"];
 const NODE: [&str; 2] = ["openai@7.57.0", "@anthropic-ai/sdk@1.12.0"];
+/// Agents by their folder.
+const AGENTS: [(&str, &str); 3] = [
+    ("codex", "@openai/codex@0.169.0"),
+    ("claude-code", "@anthropic-ai/claude-code@2.1.331"),
+    ("openclaw", "openclaw@2026.9.6"),
+];
+/// OpenClaw needs a later Node than most systems have; npm has it as a package.
+const NODE_OF_AGENTS: &str = "node@24.21.0";
 /// A file with the versions, written when all of them are installed.
 const INSTALLED: &str = "installed";
 
@@ -26,8 +35,33 @@ pub(crate) fn main() -> Result<()> {
     })?;
     install("node", &node.join(INSTALLED), &NODE, || {
         let into = node.display().to_string();
-        vec![command("npm", &["install", "--silent", "--no-fund", "--no-audit", "--prefix", &into], &NODE)]
+        vec![npm(&into, &NODE)]
     })
+}
+
+/// Installs agents: 1.6 GB.
+pub(crate) fn agents() -> Result<()> {
+    let folder = target()?.join("toolchains/agents");
+    std::fs::create_dir_all(&folder)?;
+    let into = |name: &str| folder.join(name).display().to_string();
+    install("agents (Node)", &folder.join("node").join(INSTALLED), &[NODE_OF_AGENTS], || {
+        vec![npm(&into("node"), &[NODE_OF_AGENTS])]
+    })?;
+    // Their own scripts look for the Node that runs them.
+    let node = folder.join("node/node_modules/node/bin").display().to_string();
+    let path = format!("{node}:{}", std::env::var("PATH").unwrap_or_default());
+    for (name, version) in AGENTS {
+        install(name, &folder.join(name).join(INSTALLED), &[version], || {
+            let mut command = npm(&into(name), &[version]);
+            command.env("PATH", &path);
+            vec![command]
+        })?;
+    }
+    Ok(())
+}
+
+fn npm(into: &str, versions: &[&str]) -> Command {
+    command("npm", &["install", "--silent", "--no-fund", "--no-audit", "--prefix", into], versions)
 }
 
 fn command(program: &str, arguments: &[&str], more: &[&str]) -> Command {
@@ -46,7 +80,7 @@ fn install(
     if std::fs::read_to_string(installed).is_ok_and(|known| known == versions) {
         return Ok(());
     }
-    say(&format!("getting the SDKs for {what}"));
+    say(&format!("getting clients: {what}"));
     for mut step in steps() {
         match step.status() {
             Ok(status) if status.success() => {}

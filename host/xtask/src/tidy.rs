@@ -44,7 +44,7 @@ const LOOPS: [(&str, &[&str]); 2] = [
 ];
 
 /// Libraries that only these crates may import.
-const ONLY: [(&str, &[&str]); 20] = [
+const ONLY: [(&str, &[&str]); 22] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
@@ -56,8 +56,11 @@ const ONLY: [(&str, &[&str]); 20] = [
     ("cubecl", &["clawhost-burn"]),
     ("libloading", &["clawhost-burn"]),
     ("tokenizers", &["clawhost-model"]),
+    ("regex", &["clawhost-capture"]),
     ("reqwest", &["clawhost-providers"]),
-    ("rustls", &["clawhost-providers"]),
+    // The gateway is a server of it, `providers` are clients.
+    ("rustls", &["clawhost-gateway", "clawhost-providers"]),
+    ("tokio-rustls", &["clawhost-gateway"]),
     ("axum", &["clawhost-gateway"]),
     ("hyper", &["clawhost-gateway"]),
     ("hyper-util", &["clawhost-gateway"]),
