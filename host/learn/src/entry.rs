@@ -26,6 +26,8 @@ pub enum Status {
     OnTrial,
     /// Credit found that it helps; waiting for the gate.
     Admitted,
+    /// Shown in training with all others of a bundle, without a measurement of its own; waiting for the gate with them.
+    Bundled,
     /// Part of the served playbook.
     Deployed,
     /// Credit found that it harms.
@@ -43,6 +45,7 @@ impl Status {
             Self::Queued => "queued",
             Self::OnTrial => "on trial",
             Self::Admitted => "admitted",
+            Self::Bundled => "bundled",
             Self::Deployed => "deployed",
             Self::Harmful => "harmful",
             Self::Expired => "expired",
@@ -52,7 +55,7 @@ impl Status {
 
     /// Whether the entry may still be shown to a model.
     pub fn is_open(&self) -> bool {
-        matches!(self, Self::Queued | Self::OnTrial | Self::Admitted | Self::Deployed)
+        matches!(self, Self::Queued | Self::OnTrial | Self::Admitted | Self::Bundled | Self::Deployed)
     }
 }
 
@@ -77,7 +80,14 @@ pub struct Entry {
     pub born: u64,
     /// Current stage.
     pub status: Status,
+    /// Whether it passed the gate only together with others. Later training holds it out from half of the episodes, until credit confirms
+    /// it or finds it harmful.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
+
+/// The stage that reports name for an entry that passed the gate only together with others.
+pub(crate) const PROVISIONAL: &str = "provisional";
 
 impl Entry {
     /// A new entry with status [`Status::Queued`].
@@ -91,6 +101,15 @@ impl Entry {
             created_by: created_by.into(),
             born: 0,
             status: Status::Queued,
+            provisional: false,
+        }
+    }
+
+    /// The name of its stage in reports.
+    pub fn stage(&self) -> &'static str {
+        match self.status {
+            Status::Deployed if self.provisional => PROVISIONAL,
+            ref status => status.name(),
         }
     }
 }

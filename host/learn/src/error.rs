@@ -29,6 +29,14 @@ pub enum LearnError {
         /// The reason.
         why: String,
     },
+    /// A budget of episodes with which nothing can be learned.
+    #[error("{budget} episodes are too few to learn anything from: the smallest budget is {fewest}")]
+    Budget {
+        /// The wanted budget.
+        budget: u64,
+        /// The smallest one.
+        fewest: u64,
+    },
     /// The gate has no basis for a comparison.
     #[error("gate: {0}")]
     Gate(String),

@@ -13,6 +13,7 @@
 //! failed or unscored episode has no reward and never enters an estimate.
 
 mod batch;
+pub mod budget;
 pub mod credit;
 mod entry;
 mod error;

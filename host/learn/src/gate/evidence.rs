@@ -1,7 +1,8 @@
 //! The evidence about one candidate.
 
 use super::martingale::{Form, Martingale, Question};
-use super::power::{Observed, smallest_lift};
+use super::power::{Observed, POWER, smallest_lift};
+use super::sign::{self, SignTest};
 use crate::LearnError;
 use crate::normal::interval;
 use serde::{Deserialize, Serialize};
@@ -56,8 +57,29 @@ pub struct GateEvidence {
     losses: u64,
     sum: f64,
     squares: f64,
+    /// The test of a planned number of pairs. `None`: the martingale decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    planned: Option<Planned>,
     /// Final once it is made: the error probability refers to the threshold ever being reached.
     decided: Option<Decision>,
+}
+
+/// A comparison whose number of pairs is planned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Planned {
+    test: SignTest,
+    looks: Vec<u64>,
+}
+
+/// The test that decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Test {
+    /// A bet, looked at after every pair.
+    #[default]
+    Martingale,
+    /// The exact sign test at planned looks.
+    Sign,
 }
 
 /// A summary of a comparison.
@@ -78,7 +100,10 @@ pub struct Report {
     pub wins: u64,
     /// Pairs in which it was lower.
     pub losses: u64,
-    /// Wealth of the bet on the candidate. It starts at 1.
+    /// The test that decides.
+    #[serde(default)]
+    pub test: Test,
+    /// Wealth of the bet on the candidate. It starts at 1. It decides only if the test is the martingale.
     pub martingale: f64,
     /// The wealth at which the candidate is promoted.
     pub threshold: f64,
@@ -86,6 +111,25 @@ pub struct Report {
     /// as so far. A smaller lift cannot be decided with this budget. `None` while no pair has differed, and if the
     /// budget detects nothing at all.
     pub smallest_lift: Option<f64>,
+}
+
+impl Planned {
+    /// The smallest lift that the plan finds with a probability of 80 %, if this share of pairs is lost.
+    fn smallest_lift(&self, pairs: u64, loss: f64) -> Option<f64> {
+        sign::smallest_lift(self.test.alpha(), pairs, loss, POWER)
+    }
+
+    /// The decision at this look, if it is one.
+    fn decide(&mut self, pairs: u64, wins: u64, losses: u64) -> Option<Decision> {
+        if !self.looks.contains(&pairs) {
+            return None;
+        }
+        if self.test.look(pairs, wins, losses) {
+            return Some(Decision::Promote);
+        }
+        // As many losses as wins so far: the rest of the pairs would hardly change that.
+        (wins <= losses).then_some(Decision::Futile)
+    }
 }
 
 impl GateEvidence {
@@ -115,8 +159,20 @@ impl GateEvidence {
             losses: 0,
             sum: 0.0,
             squares: 0.0,
+            planned: None,
             decided: None,
         })
+    }
+
+    /// A comparison of a planned number of pairs, for which the exact sign test decides whether the candidate is better. Rewards have two
+    /// values. It may not be extended.
+    ///
+    /// # Errors
+    /// `alpha` is not between 0 and 1.
+    pub fn planned(candidate: NonZeroU32, alpha: f64, pairs: u64) -> Result<Self, LearnError> {
+        let evidence = Self::new(candidate, Form::Binary, Question::Better, alpha, pairs)?;
+        let test = SignTest::new(alpha_of(candidate, alpha), pairs);
+        Ok(Self { planned: Some(Planned { test, looks: sign::looks(pairs) }), ..evidence })
     }
 
     /// Adds a pair: the candidate's reward minus that of the served version. After a decision pairs are still counted,
@@ -131,7 +187,9 @@ impl GateEvidence {
         self.losses += u64::from(d < 0.0);
         self.sum += d;
         self.squares += d * d;
-        if self.decided.is_none() {
+        if let Some(planned) = &mut self.planned {
+            self.decided = self.decided.or_else(|| planned.decide(self.pairs, self.wins, self.losses));
+        } else if self.decided.is_none() {
             self.decided = if self.martingale.ln_value() >= self.ln_threshold() {
                 Some(Decision::Promote)
             } else if self.martingale.ln_mirror() >= FUTILE.ln() {
@@ -163,6 +221,7 @@ impl GateEvidence {
             pairs: self.pairs,
             wins: self.wins,
             losses: self.losses,
+            test: if self.planned.is_some() { Test::Sign } else { Test::Martingale },
             martingale: self.martingale.value(),
             threshold: self.ln_threshold().exp(),
             smallest_lift: self.smallest_lift(),
@@ -186,6 +245,10 @@ impl GateEvidence {
         let differ = (self.wins + self.losses) as f64;
         let observed = Observed { discordant: differ / self.pairs as f64, size: (self.squares / differ).sqrt() };
         let budget = self.budget.max(self.pairs);
+        if let Some(planned) = &self.planned {
+            let loss = self.losses as f64 / self.pairs as f64;
+            return planned.smallest_lift(budget, loss);
+        }
         (differ > 0.0).then(|| smallest_lift(&self.martingale, &observed, budget, self.ln_threshold())).flatten()
     }
 

@@ -7,16 +7,19 @@
 //! betting: Shafer 2021, Waudby-Smith and Ramdas 2024). So a comparison may end early, and an undecided one may
 //! continue later with its evidence.
 //!
+//! Where the number of pairs is planned and rewards have two values, the exact sign test at known looks decides instead ([`sign`]).
+//!
 //! A run has many candidates. The j-th must reach `1/alpha_j` with `alpha_j = alpha 6/(pi^2 j^2)`. These add up to
 //! alpha, so the probability that a run ever promotes a candidate that is no better stays below alpha.
 
 mod evidence;
 mod martingale;
 mod power;
+pub mod sign;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 
-pub use evidence::{ALPHA, Decision, GateEvidence, Report, alpha_of, difference_of_failed};
+pub use evidence::{ALPHA, Decision, GateEvidence, Report, Test, alpha_of, difference_of_failed};
 pub use martingale::{Form, MARGIN, Martingale, Question};

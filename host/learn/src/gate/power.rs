@@ -3,7 +3,7 @@
 use super::martingale::{Martingale, ln_mean_exp};
 
 /// The power: a candidate with the smallest lift is promoted with this probability.
-const POWER: f64 = 0.8;
+pub(super) const POWER: f64 = 0.8;
 
 /// Up to this many pairs that differ are computed one by one. Larger numbers are scaled: the detectable lift shrinks
 /// with the square root of their number.

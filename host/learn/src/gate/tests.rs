@@ -147,3 +147,23 @@ fn without_a_detectable_lift_there_is_no_smallest_lift() {
     check(&[1.0, 0.0], 14, false);
     check(&[1.0, 0.0], 16, true);
 }
+
+#[test]
+fn a_planned_comparison_decides_at_its_looks() {
+    use Decision::{Continue, Futile, Promote, Undecided};
+    let check = |differences: &[f64], expect: Decision| {
+        let mut evidence = GateEvidence::planned(NonZeroU32::MIN, ALPHA, 16).unwrap();
+        play(&mut evidence, differences);
+        assert_eq!(evidence.decision(), expect, "{differences:?}: {:?}", evidence.report());
+        assert_eq!(evidence.report().test, Test::Sign);
+    };
+    // Eight wins pass at the first look, and not before it.
+    check(&[1.0; 7], Continue);
+    check(&[1.0; 8], Promote);
+    check(&[&[1.0][..], &[0.0; 7], &[1.0; 7]].concat(), Continue);
+    // No pair differed at the first look.
+    check(&[0.0; 8], Futile);
+    check(&[-1.0; 8], Futile);
+    check(&[&[1.0, 0.0][..], &[0.0; 14]].concat(), Undecided);
+    check(&[&[1.0, 0.0][..], &[0.0; 6], &[1.0; 8]].concat(), Promote);
+}

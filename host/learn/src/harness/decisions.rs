@@ -19,6 +19,8 @@ impl Harness {
             };
             record.evidence = match (&record.entry.status, record.evidence) {
                 (Status::OnTrial, _) => Some(values),
+                // It was never measured alone: both outcomes are open.
+                (Status::Deployed, _) if record.entry.provisional => Some(values),
                 // It was admitted by the frozen value. Maintenance can only produce evidence against it.
                 (Status::Admitted | Status::Deployed, frozen) => {
                     Some(Evidence { helps: frozen.and_then(|frozen| frozen.helps), harms: values.harms })
@@ -48,10 +50,12 @@ impl Harness {
         for id in self.convincing(|evidence| evidence.helps) {
             let Some(estimate) = estimates.get(&id).filter(|estimate| estimate.decidable) else { continue };
             let groups = self.groups;
-            let Some(record) = self.records.get_mut(&id).filter(|record| record.entry.status == Status::OnTrial) else {
-                continue;
-            };
-            record.entry.status = Status::Admitted;
+            let Some(record) = self.records.get_mut(&id) else { continue };
+            match record.entry.status {
+                Status::OnTrial => record.entry.status = Status::Admitted,
+                Status::Deployed if record.entry.provisional => record.entry.provisional = false,
+                _ => continue,
+            }
             record.decided = Some(estimate.clone());
             record.closed = groups;
             if let Some(evidence) = record.evidence.as_mut() {
@@ -102,6 +106,9 @@ impl Harness {
     /// on trial.
     pub(super) fn fill_trial(&mut self) -> Vec<String> {
         let mut events = Vec::new();
+        if self.bundles() {
+            return events;
+        }
         let mut queued: Vec<&Record> =
             self.records.values().filter(|record| record.entry.status == Status::Queued).collect();
         queued.sort_by_key(|record| (std::cmp::Reverse(record.entry.support), record.position));

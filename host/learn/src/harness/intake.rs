@@ -42,6 +42,13 @@ impl Harness {
     pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) {
         self.counts.proposed += 1;
         match proposal.change {
+            Change::Add(entry) if self.bundles() => {
+                let lesson = lesson(&entry.text, &entry.extra);
+                if let Some(id) = self.offer(reflector, lesson, entry.tags, proposal.evidence, None) {
+                    self.bundle(&id);
+                }
+            }
+            Change::Retire(id) if self.bundles() => self.leave_out(&EntryId(id)),
             Change::Add(entry) => {
                 self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, proposal.evidence, None);
             }
@@ -63,10 +70,11 @@ impl Harness {
         }
     }
 
-    fn refuse(&mut self, why: &str) {
+    pub(super) fn refuse(&mut self, why: &str) {
         *self.counts.refused.entry(why.to_owned()).or_default() += 1;
     }
 
+    /// The entry that a lesson becomes or supports. `None`: it is refused.
     fn offer(
         &mut self,
         reflector: &str,
@@ -74,26 +82,31 @@ impl Harness {
         tags: Vec<String>,
         sources: Vec<Evidence>,
         replaces: Option<EntryId>,
-    ) {
+    ) -> Option<EntryId> {
         let lesson = match check(&lesson, TextLimits { withheld: &self.settings.forbidden, ..TextLimits::default() }) {
             Ok(lesson) => lesson,
             // Without the actual length: refusals are counted by their text.
             Err(Refusal::TooLong { limit, .. }) => {
-                return self.refuse(&format!(
+                self.refuse(&format!(
                     "a lesson of more than {limit} bytes; shorten it or split it into several lessons"
                 ));
+                return None;
             }
-            Err(refusal) => return self.refuse(&refusal.to_string()),
+            Err(refusal) => {
+                self.refuse(&refusal.to_string());
+                return None;
+            }
         };
         let limits = TextLimits { bytes: TAG_BYTES, withheld: &self.settings.forbidden };
         if check_section(&tags.join("\n"), limits).is_err() {
-            return self
-                .refuse(&format!("tags of more than {TAG_BYTES} bytes, or with a credential or a withheld text"));
+            self.refuse(&format!("tags of more than {TAG_BYTES} bytes, or with a credential or a withheld text"));
+            return None;
         }
         let id = lesson.id();
         let known = if self.records.contains_key(&id) { Some(id) } else { self.duplicate(&lesson, replaces.as_ref()) };
         if let Some(known) = known {
-            return self.support(&known, sources);
+            self.support(&known, sources);
+            return Some(known);
         }
         let sources = noted(sources, SOURCES).collect();
         let mut entry = Entry { tags, sources, born: self.batches, ..Entry::new(lesson, reflector) };
@@ -101,8 +114,10 @@ impl Harness {
             entry.status = Status::Deployed;
             self.deployed.push(entry.id.clone());
         }
+        let id = entry.id.clone();
         self.add(entry, replaces);
         self.shorten_queue();
+        Some(id)
     }
 
     /// The id of a near-duplicate entry, open ones first. The replaced entry is excluded, because an update proposes a new

@@ -10,6 +10,7 @@
 //! and rewritten sections become part of the next candidate; only the gate deploys it. Rejected lessons are kept: one that
 //! is proposed again gets a new trial after a number of groups.
 
+mod bundle;
 mod decisions;
 mod intake;
 mod playbook_view;
@@ -169,6 +170,9 @@ pub struct Harness {
     deployed: Vec<EntryId>,
     /// Deployed entries under test, because a reflector proposed their retirement. They are measured in every group.
     questioned: BTreeSet<EntryId>,
+    /// Deployed entries that the running bundle leaves out.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    left_out: BTreeSet<EntryId>,
     credit: Credit,
     batches: u64,
     groups: u64,
@@ -226,7 +230,7 @@ impl EntryRow {
     pub fn unmeasured(entry: &Entry) -> Self {
         Self {
             id: entry.id.clone(),
-            status: entry.status.name().to_owned(),
+            status: entry.stage().to_owned(),
             lesson: entry.lesson.line(),
             groups: 0,
             lift: None,
@@ -251,6 +255,7 @@ impl Harness {
             records: BTreeMap::new(),
             deployed: Vec::new(),
             questioned: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             credit: Credit::default(),
             batches: 0,
             groups: 0,
@@ -394,12 +399,14 @@ impl Harness {
 
     /// The candidate that could replace the deployed playbook; `None` if nothing changed.
     pub fn candidate(&self) -> Option<Candidate> {
-        let admitted: Vec<&Record> =
-            self.in_order().into_iter().filter(|record| record.entry.status == Status::Admitted).collect();
+        let waits = |record: &&Record| matches!(record.entry.status, Status::Admitted | Status::Bundled);
+        let admitted: Vec<&Record> = self.in_order().into_iter().filter(waits).collect();
         let replaced: BTreeSet<&EntryId> = admitted.iter().flat_map(|record| self.replaced(record)).collect();
         let ids = admitted.iter().map(|record| &record.entry.id);
         let added: Vec<EntryId> = ids.filter(|id| !replaced.contains(id)).cloned().collect();
-        let leaves = |id: &EntryId| replaced.contains(id) || self.status(id) == Some(&Status::Harmful);
+        let leaves = |id: &EntryId| {
+            replaced.contains(id) || self.left_out.contains(id) || self.status(id) == Some(&Status::Harmful)
+        };
         let (removed, kept): (Vec<EntryId>, Vec<EntryId>) = self.deployed.iter().cloned().partition(leaves);
         let rewritten = self.rewritten();
         if added.is_empty() && removed.is_empty() && rewritten.is_empty() {
@@ -426,8 +433,12 @@ impl Harness {
                 self.close(&old, Status::Superseded(id.clone()));
             }
             if let Some(record) = self.records.get_mut(id) {
+                record.entry.provisional = record.entry.status == Status::Bundled;
                 record.entry.status = Status::Deployed;
             }
+        }
+        for id in std::mem::take(&mut self.left_out) {
+            self.close(&id, Status::Expired);
         }
         self.touched();
     }
@@ -503,7 +514,7 @@ impl Harness {
             let evidence = record.evidence.filter(|_| estimate.is_some());
             EntryRow {
                 id: record.entry.id.clone(),
-                status: record.entry.status.name().to_owned(),
+                status: record.entry.stage().to_owned(),
                 lesson: record.entry.lesson.line(),
                 groups: estimate.map_or(0, |estimate| estimate.groups),
                 lift: estimate.map(|estimate| estimate.effect),

@@ -185,15 +185,19 @@ impl Harness {
     /// The view for training episodes: deployed and admitted entries, and those on trial.
     pub fn training(&self, seed: u64) -> PlaybookView {
         let mut records = self.in_order();
-        records.retain(|record| matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Deployed));
+        records.retain(|record| {
+            let is_shown =
+                matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Bundled | Status::Deployed);
+            is_shown && !self.left_out.contains(&record.entry.id)
+        });
         let served = |id: &EntryId| self.deployed.iter().position(|known| known == id).unwrap_or(usize::MAX);
         // Deployed entries in their order, then admitted ones by first proposal, then those on trial.
         records
             .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
         let draw = |status: &Status, id: &EntryId| match status {
-            _ if self.settings.admission == Admission::Everything => Draw::Never,
+            _ if self.settings.admission != Admission::Measured => Draw::Never,
             Status::OnTrial => Draw::Trial,
-            _ if self.questioned.contains(id) => Draw::Questioned,
+            _ if self.questioned.contains(id) || self.is_provisional(id) => Draw::Questioned,
             _ => Draw::Seldom,
         };
         let draws = records.iter().map(|record| draw(&record.entry.status, &record.entry.id)).collect();

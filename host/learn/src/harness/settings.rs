@@ -44,6 +44,8 @@ pub enum Admission {
     /// Entries that credit admitted and the gate accepted.
     #[default]
     Measured,
+    /// All proposals together, if the gate accepts them together. For runs whose episodes do not suffice to measure each alone.
+    Bundle,
     /// Every proposal, at once. A control that shows the value of measuring.
     Everything,
 }

@@ -1,5 +1,6 @@
 //! A small world for the harness layer: lessons with known effects, groups of four, deterministic or seeded rewards.
 
+mod bundle;
 mod life;
 mod playbook_view;
 mod proposals;
