@@ -8,6 +8,7 @@
 )]
 
 mod batches;
+mod budget;
 mod evolve;
 mod gate;
 mod layers;

@@ -23,6 +23,7 @@ mod serving;
 mod stub;
 
 mod both_layers;
+mod budget;
 mod captured;
 mod collect;
 mod compile;

@@ -1,6 +1,7 @@
 //! Results of operations: typed, complete, and without text for people.
 
 use clawhost_core::{Digest, Episode, PlaybookVersion, RunId};
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{Evaluation, LearnPlan, LearnReport, Outcome};
 use clawhost_play::RunReport;
 use clawhost_providers::Spending;
@@ -98,6 +99,8 @@ pub struct Rehearsal {
     pub model: Option<ModelSize>,
     /// Upper bounds of episodes.
     pub episodes: EpisodeBudget,
+    /// The division of the harness's budget, if it has one.
+    pub budget: Option<BudgetPlan>,
 }
 
 /// The size of a model.

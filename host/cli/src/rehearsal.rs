@@ -3,6 +3,7 @@
 use crate::summary::plugin;
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
 use clawhost_core::{counted, escaped, thousands};
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_run_config::{Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
@@ -24,7 +25,7 @@ fn playbook(spec: &RunSpec) -> Option<&str> {
 
 /// One JSON document.
 pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
-    let Rehearsal { spec, plan, digest, model, episodes, .. } = rehearsal;
+    let Rehearsal { spec, plan, digest, model, episodes, budget, .. } = rehearsal;
     let (calls, tokens) = calls(rehearsal);
     let mut at_most = json!(episodes);
     if let Some(at_most) = at_most.as_object_mut() {
@@ -36,6 +37,7 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         "format": 1, "dry_run": true, "plan": plan, "digest": digest,
         "environment": spec.environment.plugin, "policy": spec.policy.identity, "playbook": playbook(spec),
         "parameters": model.map(|model| model.parameters), "config": spec.published(), "at_most": at_most,
+        "budget": budget,
     });
     crate::terminal::json(&document)?;
     Ok(())
@@ -43,7 +45,7 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
 
 /// The text for people.
 pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
-    let Rehearsal { spec, plan, digest, judges, model, episodes } = rehearsal;
+    let Rehearsal { spec, plan, digest, judges, model, episodes, budget: division } = rehearsal;
     let mut out = crate::terminal::stdout();
     writeln!(out, "environment {}", plugin(&spec.environment))?;
     match (model, &spec.policy.identity) {
@@ -79,6 +81,15 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     };
     writeln!(out, "training    {} of {how}", counted(plan.iterations, "iteration"))?;
     phases(&mut out, rehearsal)?;
+    if let Some(BudgetPlan { budget, pairs, power, smallest_lift, .. }) = division {
+        let finds = match smallest_lift {
+            Some(lift) => {
+                format!("{} find a lift of {lift:.2} in {:.0} % of such runs", counted(*pairs, "pair"), power * 100.0)
+            }
+            None => format!("{} find no lift", counted(*pairs, "pair")),
+        };
+        writeln!(out, "budget      {} of training and gate; {finds}", counted(*budget, "episode"))?;
+    }
     let (all, turns) = (episodes.all(), plan.play.max_turns);
     if model.is_some() {
         writeln!(out, "at most     {} of {}", counted(all, "episode"), counted(u64::from(turns), "turn"))?;

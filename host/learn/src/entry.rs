@@ -87,7 +87,7 @@ pub struct Entry {
 }
 
 /// The stage that reports name for an entry that passed the gate only together with others.
-pub(crate) const PROVISIONAL: &str = "provisional";
+pub const PROVISIONAL: &str = "provisional";
 
 impl Entry {
     /// A new entry with status [`Status::Queued`].

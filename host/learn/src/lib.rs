@@ -33,7 +33,7 @@ mod reflection_schedule;
 mod transaction;
 
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
-pub use entry::{Entry, EntryId, Status};
+pub use entry::{Entry, EntryId, PROVISIONAL, Status};
 pub use error::LearnError;
 pub use layer::{CheckpointKind, Forward, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};

@@ -3,6 +3,7 @@
 use crate::harness::{EvolutionReport, GateReport, Reflections};
 use crate::weights::{Best, WarmStartReport};
 use clawhost_core::{Digest, Usage};
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Counts, EntryRow};
 use clawhost_learn::{LayerOutcome, Measurements};
@@ -290,6 +291,17 @@ pub struct Evaluation {
     pub arms: Vec<ArmReport>,
 }
 
+/// Numbers of played episodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlayedEpisodes {
+    /// In training, with those that failed.
+    pub train: u64,
+    /// In the gate, two for each pair.
+    pub gate: u64,
+    /// In the test, which decides nothing.
+    pub test: u64,
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -342,6 +354,9 @@ pub struct HarnessReport {
     pub reflections: Reflections,
     /// Report of the evolution, if one was planned.
     pub evolution: Option<EvolutionReport>,
+    /// The division of the budget, if the run has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetPlan>,
     /// Digest of the deployed playbook.
     pub playbook: Digest,
 }
@@ -445,6 +460,19 @@ impl LearnReport {
             "proposals": harness.map(|harness| &harness.proposals),
             "reward_mean": self.iterations.last().and_then(|last| last.reward),
         })
+    }
+
+    /// The numbers of played episodes, by purpose.
+    pub fn episodes(&self) -> PlayedEpisodes {
+        let train = self.iterations.iter().map(|one| one.episodes + one.removed).sum();
+        let gate = self.iterations.iter().filter_map(IterationReport::gate).map(|gate| gate.episodes).sum();
+        let test = self.evaluation.as_ref().map_or(0, |evaluation| {
+            let Missing { before, after, both } = evaluation.missing;
+            // Without arms of their own, there is one before and one after.
+            let arms = 1 + evaluation.arms.len().max(1) as u64;
+            (evaluation.pairs + before + after + both) * arms
+        });
+        PlayedEpisodes { train, gate, test }
     }
 
     /// As a JSON document without usage, which differs after an interruption.

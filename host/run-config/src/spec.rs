@@ -250,6 +250,9 @@ impl LayerSpec {
 pub struct HarnessSpec {
     /// The reflectors.
     pub reflectors: Vec<PluginSpec>,
+    /// Episodes of training and gate together. The program then sets iterations, episodes, groups and pairs. `None`: as these say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u64>,
     /// Lessons on trial at once.
     pub trial_slots: u32,
     /// Reflectors are asked at least after every n-th batch.

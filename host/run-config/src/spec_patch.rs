@@ -1,6 +1,7 @@
 //! A resolved run as a patch that sets every option, for writing it to a file and for comparing it.
 
 use crate::key::Preset;
+use crate::resolve::learn::DIVIDED;
 use crate::{
     EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source, Value, Verb,
     WeightsSpec, Work,
@@ -47,7 +48,14 @@ impl RunSpec {
         out.whole(Key::BranchAt, self.play.branch_at.map(u64::from));
         match &self.work {
             Work::Play => {}
-            Work::Learn(learn) => out.learn(learn),
+            Work::Learn(learn) => {
+                out.learn(learn);
+                if learn.harness().is_some_and(|harness| harness.budget.is_some()) {
+                    for key in DIVIDED {
+                        out.0.remove(key);
+                    }
+                }
+            }
             Work::Evaluate(EvaluateSpec { pairs, version, against }) => {
                 out.whole(Key::Pairs, *pairs);
                 out.whole(Key::PlaybookVersion, *version);
@@ -110,6 +118,7 @@ impl Setter {
 
     fn harness(&mut self, harness: &HarnessSpec) {
         self.texts(Key::Reflectors, harness.reflectors.iter().map(ToString::to_string));
+        self.whole(Key::Budget, harness.budget);
         self.whole(Key::TrialSlots, u64::from(harness.trial_slots));
         self.whole(Key::ReflectEvery, harness.reflect_every);
         self.whole(Key::GateEvery, harness.gate_every);

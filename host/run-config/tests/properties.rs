@@ -151,6 +151,8 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
         let out = [
             (Key::SystemPromptFile, given(&patch, Key::SystemPrompt)),
             (Key::MaxCost, !given(&patch, Key::Price)),
+            // It stands beside none of the options that it divides.
+            (Key::Budget, true),
             (Key::EvolveReflector, !given(&patch, Key::Evolve)),
             (Key::AdapterAlpha, !given(&patch, Key::AdapterRank)),
             (Key::AdapterTargets, !given(&patch, Key::AdapterRank)),

@@ -22,6 +22,11 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
+    /// A rule that these episodes suggest.
+    pub(crate) fn new(conditions: Vec<Condition>, deed: impl Into<String>, seen: Vec<(String, Vec<u32>)>) -> Self {
+        Self { conditions, deed: deed.into(), seen }
+    }
+
     /// The rule in one line.
     pub(crate) fn text(&self) -> String {
         format!("when {}: {}", self.when(), self.deed)
@@ -66,7 +71,7 @@ impl Candidate {
 }
 
 /// Pairs of conditions, then single ones: the stated rule, and its generalisations.
-fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
+pub(crate) fn subsets(conditions: &[Condition], most: usize) -> Vec<Vec<Condition>> {
     let mut subsets = Vec::new();
     if most >= 2 {
         for (position, first) in conditions.iter().enumerate() {

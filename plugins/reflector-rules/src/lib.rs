@@ -23,6 +23,11 @@
 //! measure which. Those that most episodes of the group suggest come first. Rules that the playbook has already, in an
 //! entry or a section, are not proposed again.
 //!
+//! # Many tasks
+//!
+//! Given episodes of more than one task, it counts: see [`counting`]. It then proposes all rules that hold over these episodes, successes
+//! included, in the order in which they should stand, and retires entries of the running bundle that do not hold any more.
+//!
 //! # Sections
 //!
 //! With `write=section` it proposes one change: the section named `section` with one more line. The line is drawn from
@@ -36,13 +41,15 @@
 //! effect does not come from their content.
 
 mod candidate;
+mod case;
+mod counting;
 mod opening;
 mod placebo;
 
 use candidate::Candidate;
-use clawhost_sdk::review::is_hidden;
+use clawhost_sdk::review::{Condition, is_hidden};
 use clawhost_sdk::{
-    Context, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, ToolSpec, export_reflector, log,
+    Context, Entry, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, ToolSpec, export_reflector, log,
 };
 use std::collections::BTreeSet;
 
@@ -146,6 +153,51 @@ fn grown(
     Some(chosen.show(Proposal::rewrite_section(name, text, chosen.effect(episodes))))
 }
 
+/// A rule of the playbook, if it has the form of this reflector's.
+fn rule(line: &str) -> Option<(Vec<Condition>, String)> {
+    let (when, deed) =
+        plain(line).strip_prefix("when ")?.split_once(": ").map(|(a, b)| (a.to_owned(), b.to_owned()))?;
+    let read = |part: &str| part.split_once(" is ").and_then(|(fact, value)| Condition::read(fact, value));
+    let conditions: Option<Vec<Condition>> = when.split(" and ").map(read).collect();
+    Some((conditions?, deed))
+}
+
+/// All rules that these episodes of many tasks support, in the order in which they should stand; and what leaves the bundle.
+fn bundle(
+    group: &Group,
+    playbook: &Playbook,
+    (facts, most): (usize, usize),
+    mode: Mode,
+    random: &mut Random,
+) -> Vec<Proposal> {
+    if mode == Mode::Silent {
+        return Vec::new();
+    }
+    let cases: Vec<case::Case> = group.episodes().iter().flat_map(case::cases).collect();
+    let known: Vec<(Vec<Condition>, String)> = playbook.entries.iter().filter_map(|entry| rule(&entry.text)).collect();
+    let found = counting::count(&cases, &known, facts, most);
+    log::info(&format!(
+        "{} rules of {} that feedback stated, counted in {} cases",
+        found.rules.len(),
+        found.hypotheses,
+        cases.len()
+    ));
+    let mut rules = match mode {
+        Mode::Shuffled => placebo::shuffled(&found.rules, &tools(group), random),
+        Mode::Rules | Mode::Silent => found.rules,
+    };
+    rules.truncate(*MOST.end() / 2);
+    let texts: BTreeSet<String> = rules.iter().map(|rule| plain(&rule.text())).collect();
+    let is_bundled = |entry: &&Entry| entry.extra.iter().any(|(name, value)| name == "status" && value == "bundled");
+    let leaves = playbook.entries.iter().filter(is_bundled).filter(|entry| !texts.contains(&plain(&entry.text)));
+    let leaves = leaves.take(*MOST.end() / 2).map(|entry| {
+        Proposal::retire(entry.id.clone(), "fewer of the decisions seen so far would have been right with it")
+    });
+    let episodes = group.episodes().len();
+    let added = rules.iter().map(|rule| rule.show(Proposal::add_entry(rule.entry(), rule.effect(episodes))));
+    leaves.chain(added).collect()
+}
+
 impl Reflector for Rules {
     const NAME: &'static str = "reflector-rules";
     const SUMMARY: &'static str = "rules out of the lines `expected: DEED` and `because: FACT is VALUE` of an environment's feedback, without a model";
@@ -167,6 +219,10 @@ impl Reflector for Rules {
     fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
         let Settings { facts, most, mode, write } = Settings::of(context)?;
         let mut random = Random::new(context.seed);
+        let tasks = group.episodes().iter().map(|episode| episode.task().id);
+        if matches!(write, Write::Entries) && counting::has_many_tasks(tasks) {
+            return Ok(bundle(group, playbook, (facts, most), mode, &mut random));
+        }
         let candidates = match mode {
             Mode::Silent => return Ok(Vec::new()),
             Mode::Rules => candidate::gather(group, facts),
@@ -189,5 +245,7 @@ impl Reflector for Rules {
 
 export_reflector!(Rules);
 
+#[cfg(test)]
+mod counting_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! The reflector with artificial episodes, and with those of an environment that writes reviews.
 
 use super::*;
-use clawhost_sdk::Entry;
 use clawhost_sdk::testing::{Recording, group, play_messages, reflect};
 use clawhost_sdk::{Change, Ending, Episode, Message, MessageEnvironment, Params, Task};
 

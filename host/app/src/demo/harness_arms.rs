@@ -90,6 +90,7 @@ impl<'a> HarnessArms<'a> {
             reflect_every: 1,
             gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
             evolve: None,
+            budget: None,
             planted: if is_planted(arm) { planted.to_vec() } else { Vec::new() },
         };
         let harness = HarnessPorts {

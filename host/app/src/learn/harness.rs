@@ -3,10 +3,12 @@
 use crate::AppError;
 use crate::events::EventSink;
 use crate::session::Session;
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
-use clawhost_run_config::{EvolveSpec, HarnessSpec, Key};
+use clawhost_run_config::{EvolveSpec, HarnessSpec, Key, RunSpec, Work};
+use std::num::NonZeroU32;
 
 /// Size of the fixed set of tasks. An evaluation on it takes a twentieth of the budget, so that several are possible.
 /// It has a lower bound, to distinguish candidates at all, and an upper bound, beyond which more tasks add little.
@@ -14,8 +16,34 @@ fn fixed_set(budget: u64) -> u64 {
     (budget / 20).clamp(4, 50)
 }
 
+/// Divides the budget of a run, if it has one, and writes the parts into the specification.
+pub(super) fn divide(spec: &mut RunSpec) -> Result<(), AppError> {
+    let Some((Some(budget), alpha)) = spec.harness().map(|harness| (harness.budget, harness.alpha)) else {
+        return Ok(());
+    };
+    let plan = BudgetPlan::new(budget, alpha, NonZeroU32::MIN)?;
+    spec.play.episodes = plan.batch;
+    // Every episode has another task: nothing is compared inside a group.
+    spec.play.group = 1;
+    if let Work::Learn(learn) = &mut spec.work {
+        learn.iterations = plan.batches;
+    }
+    if let Some(harness) = spec.harness_mut() {
+        harness.reflect_every = 1;
+        harness.gate_every = plan.batches;
+        harness.gate_pairs = plan.pairs;
+    }
+    Ok(())
+}
+
+/// The division of a budget. It was divided before, so it is not too small.
+pub(super) fn budget(harness: &HarnessSpec) -> Option<BudgetPlan> {
+    harness.budget.and_then(|budget| BudgetPlan::new(budget, harness.alpha, NonZeroU32::MIN).ok())
+}
+
 /// The plan of the harness layer.
 pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
+    let budget = budget(harness);
     let evolve = |evolve: &EvolveSpec| EvolvePlan {
         budget: evolve.budget,
         minibatch: u64::from(evolve.minibatch),
@@ -27,9 +55,10 @@ pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
             trial_slots: harness.trial_slots as usize,
             trial_crowd: TRIAL_CROWD,
             token_budget,
-            admission: Admission::Measured,
+            admission: if budget.is_some() { Admission::Bundle } else { Admission::Measured },
             forbidden: harness.forbid.clone(),
         },
+        budget,
         reflect_every: harness.reflect_every,
         gate: GatePlan { every: harness.gate_every, pairs: harness.gate_pairs, alpha: harness.alpha },
         evolve: harness.evolve.as_ref().map(evolve),

@@ -23,6 +23,7 @@ use crate::session::Session;
 use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
 use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKind, counted};
 use clawhost_learn::CheckpointKind;
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{
     EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
 };
@@ -50,9 +51,10 @@ struct Prepared<'a> {
 /// Loads everything that a learning run needs. Layers that act in one state at a time come first.
 async fn prepare<'a>(
     workspace: &'a Workspace,
-    spec: RunSpec,
+    mut spec: RunSpec,
     events: &dyn EventSink,
 ) -> Result<Prepared<'a>, AppError> {
+    harness::divide(&mut spec)?;
     let Some(LearnSpec { iterations, test_pairs, from, .. }) = spec.learn().cloned() else {
         return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
     };
@@ -171,7 +173,9 @@ pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSi
     let digest = learn_digest(&plan, &ports)?;
     let judges = ports.play.rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect();
     let episodes = budget::episodes(&session.spec, &plan);
-    Ok(Rehearsal { spec: session.spec, plan, digest, judges, model: model.map(|model| model.size()), episodes })
+    let budget = session.spec.harness().and_then(harness::budget);
+    let model = model.map(|model| model.size());
+    Ok(Rehearsal { spec: session.spec, plan, digest, judges, model, episodes, budget })
 }
 
 /// Learns, or resumes a learning run. A run that stops early is a result, not an error: `report.stopped` has the
@@ -289,5 +293,13 @@ fn title(session: &Session<'_>, plan: &LearnPlan, beginning: Option<&Beginning>)
         Some(run) => format!("{} of {run}, while there are any", counted(plan.groups(), "group")),
         None => format!("{} in groups of {}", counted(play.episodes, "episode"), play.group),
     };
-    Ok(format!("{title}{playbook}; {} of {what}", counted(*iterations, "iteration")))
+    let gate = match session.spec.harness().and_then(harness::budget) {
+        Some(BudgetPlan { pairs, smallest_lift: Some(lift), power, .. }) => format!(
+            "; then {} that find a lift of {lift:.2} in {:.0} % of such runs",
+            counted(pairs, "pair"),
+            power * 100.0
+        ),
+        _ => String::new(),
+    };
+    Ok(format!("{title}{playbook}; {} of {what}{gate}", counted(*iterations, "iteration")))
 }

@@ -3,13 +3,14 @@
 use super::served::{document, ledger};
 use crate::AppError;
 use clawhost_core::{Digest, StoreReader};
-use clawhost_learn::Status;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::Playbook;
+use clawhost_learn::{PROVISIONAL, Status};
 use serde::Serialize;
 
 /// The order of entries, by status.
-const ORDER: [&str; 7] = ["deployed", "admitted", "on trial", "queued", "harmful", "expired", "superseded"];
+const ORDER: [&str; 9] =
+    ["deployed", PROVISIONAL, "admitted", "bundled", "on trial", "queued", "harmful", "expired", "superseded"];
 
 /// The current state of a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,11 +59,13 @@ fn rows(known: Vec<EntryRow>, served: Option<&Playbook>) -> Vec<EntryRow> {
     }
     let (deployed, queued, harmful) = (Status::Deployed.name(), Status::Queued.name(), Status::Harmful.name());
     for row in &mut rows {
-        let is_served = served.is_some_and(|served| served.entries.iter().any(|entry| entry.id == row.id));
+        let entry = served.and_then(|served| served.entries.iter().find(|entry| entry.id == row.id));
+        let was_served = row.status == deployed || row.status == PROVISIONAL;
         // A harmful entry is served until the gate has removed it, so it is shown as harmful.
-        if is_served && row.status != harmful {
-            deployed.clone_into(&mut row.status);
-        } else if !is_served && row.status == deployed {
+        if let Some(entry) = entry.filter(|_| row.status != harmful) {
+            let stage = if entry.provisional { PROVISIONAL } else { deployed };
+            stage.clone_into(&mut row.status);
+        } else if entry.is_none() && was_served {
             // The status that the next run gives it.
             queued.clone_into(&mut row.status);
         }
@@ -115,8 +118,16 @@ mod tests {
     #[test]
     fn every_status_has_a_position() {
         let superseded = Status::Superseded(entry("x").id);
-        let all =
-            [Status::Queued, Status::OnTrial, Status::Admitted, Status::Deployed, Status::Harmful, Status::Expired];
+        assert!(ORDER.contains(&PROVISIONAL));
+        let all = [
+            Status::Bundled,
+            Status::Queued,
+            Status::OnTrial,
+            Status::Admitted,
+            Status::Deployed,
+            Status::Harmful,
+            Status::Expired,
+        ];
         assert!(all.iter().chain([&superseded]).all(|status| ORDER.contains(&status.name())));
     }
 }

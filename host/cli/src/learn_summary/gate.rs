@@ -3,19 +3,25 @@
 use super::numbers::{readable, signed};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::evolve::{EndReason, Point, Report};
-use clawhost_learn::gate::Decision;
+use clawhost_learn::gate::{Decision, Test};
 use clawhost_learning::{EvolutionReport, GateReport, GateUse};
 
 /// A gate session in one line.
 pub(crate) fn gate(report: &GateReport) -> String {
     let evidence = &report.evidence;
-    let odds = format!("evidence {} to 1 of {} needed", readable(evidence.martingale), readable(evidence.threshold));
+    let (odds, more) = match evidence.test {
+        Test::Martingale => (
+            format!("evidence {} to 1 of {} needed", readable(evidence.martingale), readable(evidence.threshold)),
+            "--gate-pairs gives more",
+        ),
+        Test::Sign => ("by the sign test".to_owned(), "a larger --budget gives more"),
+    };
     let decision = match report.decision {
         Decision::Promote => format!("passed, {odds}"),
         Decision::Futile => "rejected".to_owned(),
         Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
             Some(lift) => format!(
-                "undecided, {odds} (this number of pairs detects a lift of {:.2} or more; --gate-pairs gives more)",
+                "undecided, {odds} (this number of pairs detects a lift of {:.2} or more; {more})",
                 lift * report.scale
             ),
             None => format!("undecided, {odds}"),
@@ -38,7 +44,10 @@ pub(crate) fn gate(report: &GateReport) -> String {
         (Some(lift), None) => signed(lift, 3),
         (None, _) => "unknown".to_owned(),
     };
-    let clause = clause(report.decision, evidence.interval);
+    let clause = match evidence.test {
+        Test::Martingale => clause(report.decision, evidence.interval),
+        Test::Sign => "",
+    };
     format!(
         "candidate {} (+{} -{}{rewritten}): {decision}; lift {lift}{clause} over {}, {} won, {} lost{missing}",
         report.candidate,
@@ -144,6 +153,7 @@ mod tests {
             scale: 1.0,
             alike,
             uses,
+            episodes: 2_048,
             tasks: 1_000,
             missing: Default::default(),
         }

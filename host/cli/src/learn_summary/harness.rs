@@ -13,7 +13,7 @@ use std::io::Write;
 const SHOWN_FAILURES: usize = 5;
 
 /// States of lessons in the order of the table: those that the policy reads or may read next.
-const SHOWN: [&str; 4] = ["deployed", "admitted", "on trial", "harmful"];
+const SHOWN: [&str; 6] = ["deployed", "provisional", "admitted", "bundled", "on trial", "harmful"];
 
 /// Largest number of lessons in the table: the result below it stays on the screen.
 const ROWS: usize = 24;

@@ -122,6 +122,9 @@ pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
     let usage: Vec<_> = report.iterations.iter().map(|iteration| iteration.usage).collect();
     let mut document = json!({
         "format": 1,
+        "episodes": report.episodes(),
+        "heldout_before": report.evaluation.as_ref().and_then(|evaluation| evaluation.before),
+        "heldout_after": report.evaluation.as_ref().and_then(|evaluation| evaluation.after),
         "learn": report.published(),
         "config": spec.published(),
         "timing": {

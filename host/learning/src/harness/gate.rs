@@ -10,7 +10,7 @@ use crate::playbook_guidance::{Arms, UniformPlaybook};
 use crate::report::Missing;
 use crate::stage::StageContext;
 use clawhost_core::{Digest, Episode};
-use clawhost_learn::gate::{Decision, Form, GateEvidence, Report, difference_of_failed};
+use clawhost_learn::gate::{Decision, Form, GateEvidence, Question, Report, Test, difference_of_failed, sign};
 use clawhost_learn::harness::Candidate;
 use clawhost_learn::{EntryId, LessonUse, lesson_use};
 use clawhost_play::{Guidance, Plan};
@@ -122,6 +122,9 @@ pub struct GateReport {
     /// How often each new entry could apply in the pairs of the evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<GateUse>,
+    /// Episodes of this session, two for each pair.
+    #[serde(default)]
+    pub episodes: u64,
     /// Number of different tasks in this session.
     pub tasks: u64,
     /// Pairs of this session of which a side failed: it lost them. Pairs of which both failed count for neither. A candidate that fails
@@ -178,7 +181,11 @@ impl HarnessStage {
         // Pairs without scores count towards the session's budget.
         while evidence.decision() == Decision::Continue && played < pairs {
             let name = format!("{after}-gate-{played}");
-            let wanted = LOOK.min(pairs - played);
+            let next_look = sign::looks(pairs).into_iter().find(|look| *look > played);
+            let wanted = match next_look.filter(|_| self.plan.budget.is_some()) {
+                Some(look) => look - played,
+                None => LOOK.min(pairs - played),
+            };
             let plan = Plan {
                 episodes: wanted * 2,
                 group: 2,
@@ -213,7 +220,9 @@ impl HarnessStage {
                     }
                     (before, after) => {
                         missing.add(before.is_none(), after.is_none());
-                        difference_of_failed(before.is_none(), after.is_none())
+                        // In a planned comparison a pair without scores is a draw: the looks stay where they were planned.
+                        let void = (evidence.report().test == Test::Sign).then_some(0.0);
+                        difference_of_failed(before.is_none(), after.is_none()).or(void)
                     }
                 };
                 if let Some(difference) = difference {
@@ -238,6 +247,7 @@ impl HarnessStage {
             scale: self.state.scale.scale(range),
             alike: seen.alike,
             uses: uses(&candidate, &seen),
+            episodes: played * 2,
             tasks: tasks.len() as u64,
             missing,
         };
@@ -251,6 +261,10 @@ impl HarnessStage {
         self.state.gate.candidates = self.state.gate.candidates.saturating_add(1);
         let number = NonZeroU32::new(self.state.gate.candidates).unwrap_or(NonZeroU32::MIN);
         let GatePlan { pairs, alpha, .. } = self.plan.gate;
+        let form = self.state.scale.form();
+        if self.plan.budget.is_some() && form == Form::Binary && candidate.question == Question::Better {
+            return Ok(GateEvidence::planned(number, alpha, pairs)?);
+        }
         Ok(GateEvidence::new(number, self.state.scale.form(), candidate.question, alpha, pairs)?)
     }
 

@@ -1,4 +1,5 @@
-//! Reflection: reflectors receive groups in which some member missed the best reward. Their proposals are data for the
+//! Reflection: reflectors receive groups in which some member missed the best reward; or, in a run with a budget, all episodes so far
+//! at once, of many tasks, successes too. Their proposals are data for the
 //! harness layer. A failed call is counted; it is not the same as an answer without proposals.
 
 use super::stage::Reflecting;
@@ -20,6 +21,8 @@ const WAITING: usize = 256;
 const CAUSE: usize = 300;
 /// Most different failures that are counted separately.
 const CAUSES: usize = 32;
+/// Most episodes of many tasks in one call: a thousand tasks are enough to count rules, and a plugin reads them within its limits.
+const TOGETHER: usize = 1024;
 /// Concurrent calls.
 const AT_ONCE: usize = 8;
 
@@ -73,23 +76,32 @@ impl Reflections {
     }
 }
 
-/// Groups that reflectors have not seen.
+/// Groups for the next call of reflectors: those that they have not seen, or all groups so far.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Waiting {
     names: Vec<GroupName>,
+    /// Whether every call gets all groups so far together, successes too.
+    #[serde(default)]
+    together: bool,
     /// Episodes of this process; after an interruption they are read from the store.
     #[serde(skip)]
     at_hand: BTreeMap<GroupName, Vec<Arc<Episode>>>,
 }
 
 impl Waiting {
-    /// Adds the groups of a phase in which a member missed the best reward.
+    /// All groups so far are shown together in every call.
+    pub(crate) fn together() -> Self {
+        Self { together: true, ..Self::default() }
+    }
+
+    /// Adds the groups of a phase: all, or those in which a member missed the best reward.
     pub(crate) fn add(&mut self, phase: &RunId, groups: &Groups, best: f64) {
         for (group, episodes) in groups {
             let missed = |episode: &Arc<Episode>| {
                 episode.ending.is_complete() && episode.reward.is_some_and(|reward| reward < best)
             };
-            if episodes.iter().any(missed) {
+            let played = |episode: &Arc<Episode>| episode.ending.is_complete() && episode.reward.is_some();
+            if episodes.iter().any(missed) || (self.together && episodes.iter().any(played)) {
                 let name = GroupName { phase: phase.clone(), group: *group };
                 self.at_hand.insert(name.clone(), episodes.clone());
                 self.names.push(name);
@@ -99,18 +111,21 @@ impl Waiting {
 
     /// Drops the oldest groups if too many wait; returns their number.
     pub(crate) fn shorten(&mut self) -> u64 {
-        let given_up = self.names.len().saturating_sub(WAITING);
+        let most = if self.together { TOGETHER } else { WAITING };
+        let given_up = self.names.len().saturating_sub(most);
         for name in self.names.drain(..given_up) {
             self.at_hand.remove(&name);
         }
-        given_up as u64
+        // Old groups that leave a call with all others were seen.
+        if self.together { 0 } else { given_up as u64 }
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.names.len() as u64
+        if self.together { 0 } else { self.names.len() as u64 }
     }
 
-    /// Takes all groups, in order; also returns the number of groups that the store does not have.
+    /// The groups of the next call, in order; also returns the number of groups that the store does not have. Groups that are shown one by
+    /// one are taken out.
     async fn take(&mut self, learning: &dyn LearningStore) -> Result<(Vec<Vec<Arc<Episode>>>, u64), StoreError> {
         let missing: Vec<RunId> =
             self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
@@ -119,8 +134,16 @@ impl Waiting {
                 self.at_hand.insert(GroupName { phase: phase.clone(), group }, episodes);
             }
         }
-        let mut at_hand = std::mem::take(&mut self.at_hand);
         let waited = self.names.len();
+        if self.together {
+            let mut episodes: Vec<Arc<Episode>> =
+                self.names.iter().filter_map(|name| self.at_hand.get(name)).flatten().cloned().collect();
+            episodes.retain(|episode| episode.ending.is_complete() && episode.reward.is_some());
+            let old = episodes.len().saturating_sub(TOGETHER);
+            let call = episodes.split_off(old);
+            return Ok((if call.is_empty() { Vec::new() } else { vec![call] }, 0));
+        }
+        let mut at_hand = std::mem::take(&mut self.at_hand);
         let groups: Vec<_> = self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect();
         let gone = waited.saturating_sub(groups.len()) as u64;
         Ok((groups, gone))

@@ -11,6 +11,7 @@ use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContex
 use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
 use clawhost_core::{Attributes, Episode, PlaybookLedger, PlaybookVersion, Reflector};
+use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Admission, EntryRow, Harness, HarnessSettings, Memory};
 use clawhost_learn::playbook::{Embedder, Playbook};
@@ -63,6 +64,10 @@ pub struct HarnessPlan {
     /// Evolution of a section first; `None`: no evolution.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evolve: Option<EvolvePlan>,
+    /// A small number of episodes: lessons are proposed from all episodes so far and judged together, by the exact sign test. `None`: each
+    /// is measured alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetPlan>,
     /// Lessons that are tried before all proposals.
     pub planted: Vec<Lesson>,
 }
@@ -74,6 +79,7 @@ impl Default for HarnessPlan {
             reflect_every: 1,
             gate: GatePlan::default(),
             evolve: None,
+            budget: None,
             planted: Vec::new(),
         }
     }
@@ -140,7 +146,7 @@ impl HarnessState {
             harness: Harness::new(plan.settings.clone(), deployed.clone()),
             gate: GateState::default(),
             schedule: ReflectionSchedule::new(plan.reflect_every),
-            waiting: Waiting::default(),
+            waiting: if plan.budget.is_some() { Waiting::together() } else { Waiting::default() },
             reflections: Reflections::default(),
             scale: RewardScale::default(),
             before: deployed,
@@ -373,6 +379,7 @@ impl LearningStage for HarnessStage {
             proposals: harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             evolution: self.state.evolution.as_ref().map(EvolutionStage::report),
+            budget: self.plan.budget,
             playbook: harness.deployed().digest(),
         }))
     }

@@ -3,6 +3,10 @@
 use super::{Resolver, preset_text, small};
 use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec};
 
+/// Options whose values follow from a budget.
+pub(crate) const DIVIDED: [Key; 6] =
+    [Key::Iterations, Key::Episodes, Key::Group, Key::GateEvery, Key::GatePairs, Key::ReflectEvery];
+
 impl Resolver<'_> {
     pub(super) fn learn(&mut self) -> LearnSpec {
         let layers = self.layers.clone().into_iter().map(|layer| match layer {
@@ -38,8 +42,13 @@ impl Resolver<'_> {
             let why = "missing; name a reflector, as in \"reflector_rules.wasm\"";
             self.refuse(Key::Reflectors, [why.into()]);
         }
+        let budget = self.whole(Key::Budget);
+        if budget.is_some() {
+            self.refuse_beside_budget();
+        }
         HarnessSpec {
             reflectors,
+            budget,
             trial_slots: self.small_or(Key::TrialSlots, 0),
             reflect_every: self.whole_or(Key::ReflectEvery, 0),
             forbid: self.texts(Key::Forbid).to_vec(),
@@ -47,6 +56,32 @@ impl Resolver<'_> {
             gate_pairs: self.whole_or(Key::GatePairs, 0),
             alpha: self.number_or(Key::Alpha, 0),
             evolve,
+        }
+    }
+
+    /// A budget is divided by the program, and spent by one layer on its own episodes.
+    fn refuse_beside_budget(&mut self) {
+        for key in DIVIDED.into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>() {
+            self.refuse(
+                key,
+                ["cannot stand beside ".into(), Key::Budget.into(), ", which divides its episodes itself".into()],
+            );
+        }
+        for key in [Key::Evolve, Key::From, Key::BranchAt].into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>()
+        {
+            if key != Key::Evolve || self.whole_or(Key::Evolve, 0) > 0 {
+                self.refuse(
+                    key,
+                    [
+                        "cannot stand beside ".into(),
+                        Key::Budget.into(),
+                        ", which is for lessons from new episodes".into(),
+                    ],
+                );
+            }
+        }
+        if self.layers.len() > 1 {
+            self.refuse(Key::Budget, ["is for the harness alone: weights need more episodes".into()]);
         }
     }
 

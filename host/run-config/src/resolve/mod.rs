@@ -4,7 +4,7 @@
 //! absent from then on, so that no consequential problems are reported. Then the rules between options are checked, in
 //! the code that builds each part of the spec.
 
-mod learn;
+pub(crate) mod learn;
 mod play;
 mod weights;
 

@@ -1,0 +1,82 @@
+//! Learning with a small number of episodes, on real components.
+
+use super::*;
+
+/// A learning run of a house of the shop.
+fn house(bench: &Bench, house: u64, budget: u64, mode: &str) -> Vec<String> {
+    let shop = format!("{}?house={house}", bench.guest("env_shop"));
+    let reflector = format!("{}?mode={mode}", bench.guest("reflector_rules"));
+    let (reward, budget, seed) = (bench.guest("reward_state"), budget.to_string(), house.to_string());
+    let playbook = format!("house{house}{mode}");
+    let words = ["learn", &shop, "--reward", &reward, "--reflector", &reflector, "--layer", "harness", "-q"];
+    let numbers = ["--budget", &budget, "--seed", &seed, "--test-pairs", "60", "--playbook", &playbook];
+    words.iter().chain(&numbers).map(|word| (*word).to_owned()).collect()
+}
+
+fn document(bench: &Bench, words: &[String], more: &[&str]) -> Value {
+    bench.outside_timing(&words.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>())
+}
+
+fn lift(document: &Value) -> f64 {
+    let mean = |name: &str| document[name]["mean"].as_f64().unwrap();
+    mean("heldout_after") - mean("heldout_before")
+}
+
+fn sum(document: &Value, names: &[&str]) -> u64 {
+    names.iter().map(|name| document["episodes"][name].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn a_hundred_episodes_teach_the_rules_of_houses_that_nobody_tuned_on() {
+    let Some(bench) = Bench::new("a_hundred_episodes") else { return };
+    let houses = 501..507;
+    let learned: Vec<Value> =
+        houses.clone().map(|number| document(&bench, &house(&bench, number, 100, "rules"), &[])).collect();
+    for document in &learned {
+        assert!(sum(document, &["train", "gate"]) <= 100, "{}", document["episodes"]);
+        assert_eq!(sum(document, &["test"]), 120);
+        assert_eq!(document["learn"]["budget"]["pairs"], 16);
+    }
+    let mean = learned.iter().map(lift).sum::<f64>() / learned.len() as f64;
+    assert!(mean >= 0.25, "a failed promotion counts as 0: {mean}");
+
+    // Placebos gain nothing: no proposals, or rules with other actions.
+    for mode in ["silent", "shuffled"] {
+        let mean =
+            houses.clone().map(|number| lift(&document(&bench, &house(&bench, number, 100, mode), &[]))).sum::<f64>();
+        assert!(mean / 6.0 < 0.05, "{mode}: {mean}");
+    }
+}
+
+#[test]
+fn a_budget_is_divided_before_anything_is_played() {
+    let Some(bench) = Bench::new("a_budget_is_divided") else { return };
+    let words = house(&bench, 3, 300, "rules");
+    let plan = bench.json(&words.iter().map(String::as_str).chain(["--dry-run"]).collect::<Vec<_>>());
+    let budget = &plan["budget"];
+    assert_eq!((&budget["batches"], &budget["batch"], &budget["pairs"]), (&6.into(), &33.into(), &51.into()));
+    assert!(budget["smallest_lift"].as_f64().unwrap() < 0.3 && budget["power"] == 0.8, "{budget}");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let told = bench.out(&[&words[..], &["--dry-run"]].concat());
+    assert!(told.contains("budget      300 episodes of training and gate; 51 pairs find a lift of 0."), "{told}");
+    let refused = |more: &[&str], says: &[&str]| bench.refused(&[&words[..], more].concat(), says);
+    refused(&["--iterations", "3"], &["--iterations", "cannot stand beside", "--budget"]);
+    refused(&["--gate-pairs", "64"], &["--gate-pairs", "cannot stand beside", "--budget"]);
+    refused(&["--evolve", "100"], &["--evolve", "cannot stand beside", "--budget"]);
+    let few: Vec<&str> = words.iter().map(|word| if *word == "300" { "47" } else { *word }).collect();
+    bench.refused(&few, &["--budget", "47", "48"]);
+}
+
+#[test]
+fn lessons_that_passed_together_are_shown_as_provisional_and_the_run_is_equal_everywhere() {
+    let Some(bench) = Bench::new("lessons_that_passed_together") else { return };
+    let words = house(&bench, 502, 100, "rules");
+    let learned = document(&bench, &words, &[]);
+    let statuses: Vec<&str> =
+        learned["learn"]["entries"].as_array().unwrap().iter().filter_map(|row| row["status"].as_str()).collect();
+    assert!(statuses.contains(&"provisional"), "{statuses:?}");
+    let shown = bench.out(&["playbook", "show", "house502rules"]);
+    assert!(shown.contains("provisional"), "{shown}");
+    let elsewhere = bench.fresh();
+    assert_eq!(document(&elsewhere, &words, &["--concurrency", "3"]), learned);
+}
