@@ -35,7 +35,7 @@ async fn lessons_pass_together_within_the_budget_and_are_provisional() {
     let gate = report.iterations.last().unwrap().gate().unwrap();
     assert_eq!((gate.decision, gate.evidence.test), (Decision::Promote, Test::Sign), "{gate:?}");
     assert_eq!(gate.added.len(), 2, "one bundle");
-    assert_eq!(world.deployed(), [RED, GREEN]);
+    assert_eq!(world.deployed(), [GREEN, RED], "sorted");
     let rows = &report.harness().unwrap().entries;
     assert!(rows.iter().all(|row| row.status == "provisional"), "{rows:?}");
     let evaluation = report.evaluation.clone().unwrap();
