@@ -2,7 +2,12 @@
 //!
 //! `cargo bench -p clawhost-cli --bench budgets [-- FIRST COUNT BUDGET...]`, after `cargo xtask guests`. A run whose candidate does not pass
 //! counts with a lift of 0. Equal arguments print equal figures.
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, reason = "a measurement that cannot continue has failed")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a measurement that cannot continue has failed"
+)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

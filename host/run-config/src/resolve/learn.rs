@@ -67,8 +67,7 @@ impl Resolver<'_> {
                 ["cannot stand beside ".into(), Key::Budget.into(), ", which divides its episodes itself".into()],
             );
         }
-        for key in [Key::Evolve, Key::From, Key::BranchAt].into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>()
-        {
+        for key in [Key::Evolve, Key::From].into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>() {
             if key != Key::Evolve || self.whole_or(Key::Evolve, 0) > 0 {
                 self.refuse(
                     key,
