@@ -12,6 +12,7 @@
 
 mod bundle;
 mod decisions;
+mod entry_row;
 mod intake;
 mod playbook_view;
 mod sections;
@@ -19,6 +20,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use entry_row::EntryRow;
 pub use playbook_view::{Chosen, PlaybookView};
 pub use settings::{
     Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HELD_OUT, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUESTIONED,
@@ -29,9 +31,7 @@ pub use settings::{
 use crate::credit::{Credit, Estimate};
 use crate::gate::Question;
 use crate::playbook::{Embedder, Form, Playbook};
-use crate::{
-    Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, LessonUse, Measurements, Metric, Status, Step,
-};
+use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Measurements, Metric, Status, Step};
 use clawhost_core::{Digest, Proposal};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -192,57 +192,6 @@ struct Pending {
     batches: u64,
     groups: Vec<Group>,
     proposals: Vec<(String, Proposal)>,
-}
-
-/// A report row about an entry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct EntryRow {
-    /// The entry.
-    pub id: EntryId,
-    /// Name of its status ([`Status::name`]).
-    pub status: String,
-    /// The lesson on one line.
-    pub lesson: String,
-    /// Groups in which some members were shown the entry and some were not.
-    pub groups: u64,
-    /// Estimated mean effect on the reward; `None` without data.
-    pub lift: Option<f64>,
-    /// Its 95 % confidence sequence; `None` without data.
-    pub interval: Option<(f64, f64)>,
-    /// Evidence that it helps, an e-value; above 1 / 0.05 is strong. During the trial that of the last batch, later that of
-    /// the decision. `None` without data, or if it was deployed from the start.
-    pub helps: Option<f64>,
-    /// Evidence that it harms, likewise; of a deployed entry that of the last batch. `None` without data.
-    pub harms: Option<f64>,
-    /// Estimated tokens in a prompt.
-    pub tokens: u64,
-    /// Number of proposals; 0 if it was planted and never proposed.
-    pub support: u64,
-    /// The reflector that proposed it first, or who planted it.
-    pub created_by: String,
-    /// The numbers of episodes of the run in which it could apply. `None`: no episode was counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<LessonUse>,
-}
-
-impl EntryRow {
-    /// The row of an entry without data.
-    pub fn unmeasured(entry: &Entry) -> Self {
-        Self {
-            id: entry.id.clone(),
-            status: entry.stage().to_owned(),
-            lesson: entry.lesson.line(),
-            groups: 0,
-            lift: None,
-            interval: None,
-            helps: None,
-            harms: None,
-            tokens: entry.lesson.tokens(),
-            support: times_proposed(entry),
-            created_by: entry.created_by.clone(),
-            usage: None,
-        }
-    }
 }
 
 impl Harness {
