@@ -7,7 +7,7 @@ use clawhost_play::{Plan, StopReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Rewards that alternate, so that the reflection schedule sees no plateau.
+/// Rewards that differ between iterations.
 fn varying() -> Marks {
     Marks::by(|episode| {
         let iteration: u64 = episode.run.0["learn.i".len()..][..5].parse().unwrap_or(0);

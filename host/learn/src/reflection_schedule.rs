@@ -2,46 +2,26 @@
 //! batch without a call wait for the next call; layers learn from the batch in any case.
 
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 
-/// Number of recent mean rewards that are compared.
-const WINDOW: usize = 5;
-/// The reward is on a plateau if the recent means differ by less than this.
-const AT_REST: f64 = 0.02;
-
-/// Decides after which batches reflectors are called.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Decides after which batches reflectors are called: the first, and every n-th after it. The spacing is exact, because
+/// calls cost money. It does not depend on rewards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReflectionSchedule {
     every: u64,
-    since: u64,
-    asked: u64,
-    recent: VecDeque<f64>,
+    /// Batches until the next call, this one excluded.
+    left: u64,
 }
 
 impl ReflectionSchedule {
-    /// A schedule that calls reflectors at least after every `every`-th batch.
+    /// A schedule with one round of calls per `every` batches; 0 is taken as 1.
     pub fn new(every: u64) -> Self {
-        Self { every: every.max(1), since: 0, asked: 0, recent: VecDeque::new() }
+        Self { every: every.max(1), left: 0 }
     }
 
-    /// Notes a batch with its mean reward (`None` if nothing was scored) and returns whether to call reflectors now: after
-    /// the first batch, after every n-th, and while the reward is on a plateau.
-    pub fn ask(&mut self, mean: Option<f64>) -> bool {
-        if let Some(mean) = mean {
-            self.recent.push_back(mean);
-            if self.recent.len() > WINDOW {
-                self.recent.pop_front();
-            }
-        }
-        self.since += 1;
-        let highest = self.recent.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let lowest = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
-        let at_rest = self.recent.len() == WINDOW && highest - lowest < AT_REST;
-        let ask = self.asked == 0 || self.since >= self.every || at_rest;
-        if ask {
-            self.since = 0;
-            self.asked += 1;
-        }
+    /// Notes a batch, and returns whether to call reflectors now.
+    pub fn ask(&mut self) -> bool {
+        let ask = self.left == 0;
+        self.left = if ask { self.every - 1 } else { self.left - 1 };
         ask
     }
 }
@@ -50,20 +30,16 @@ impl ReflectionSchedule {
 mod tests {
     use super::*;
 
-    fn check(every: u64, means: &[f64], expect: &str) {
-        let mut intensity = ReflectionSchedule::new(every);
-        let asked: String = means.iter().map(|mean| if intensity.ask(Some(*mean)) { 'x' } else { '.' }).collect();
-        assert_eq!(asked, expect);
-    }
-
     #[test]
-    fn it_asks_first_then_every_nth_batch_and_on_a_plateau() {
-        let rising: Vec<f64> = (0..20).map(|batch| f64::from(batch) / 20.0).collect();
-        check(3, &rising, "x..x..x..x..x..x..x.");
-        check(1, &rising, "xxxxxxxxxxxxxxxxxxxx");
-        check(6, &[0.5; 12], "x...xxxxxxxx");
-        let mut unscored = ReflectionSchedule::new(2);
-        let asked: Vec<bool> = (0..5).map(|_| unscored.ask(None)).collect();
-        assert_eq!(asked, [true, false, true, false, true], "unscored batches count too");
+    fn it_asks_after_the_first_batch_and_exactly_every_nth_from_there() {
+        let check = |every: u64, expect: &str| {
+            let mut schedule = ReflectionSchedule::new(every);
+            let asked: String = expect.chars().map(|_| if schedule.ask() { 'x' } else { '.' }).collect();
+            assert_eq!(asked, expect, "every {every}");
+        };
+        check(0, "xxxxxxxxxxxx");
+        check(1, "xxxxxxxxxxxx");
+        check(3, "x..x..x..x..");
+        check(100, "x...........");
     }
 }

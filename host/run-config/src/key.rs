@@ -245,7 +245,7 @@ keys! {
     TrialSlots, "trial_slots", HARNESS, whole(1..=16), fixed(16), LEARN, decides, Harness, "N",
         "Lessons on trial at once";
     ReflectEvery, "reflect_every", HARNESS, whole(1..=100_000), fixed(1), LEARN, decides, Harness, "N",
-        "Call reflectors at least after every N-th batch";
+        "Call reflectors after every N-th batch, beginning with the first";
     GateEvery, "gate_every", HARNESS, whole(1..=100_000), fixed(10), LEARN, decides, Harness, "N",
         "Iterations between two candidates for the gate";
     GatePairs, "gate_pairs", HARNESS, whole(8..=1_000_000), fixed(512), LEARN, decides, Harness, "N",

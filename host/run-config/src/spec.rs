@@ -255,7 +255,7 @@ pub struct HarnessSpec {
     pub budget: Option<u64>,
     /// Lessons on trial at once.
     pub trial_slots: u32,
-    /// Reflectors are asked at least after every n-th batch.
+    /// Reflectors are called after every n-th batch, beginning with the first.
     pub reflect_every: u64,
     /// Texts that no lesson may quote.
     pub forbid: Vec<String>,

@@ -30,7 +30,7 @@ pub struct WorldPlan {
     pub iterations: u64,
     /// The settings that all phases share.
     pub play: Plan,
-    /// Reflectors are called at least after this number of batches.
+    /// Reflectors are called after every batch of this number, beginning with the first.
     pub reflect_every: u64,
     /// The plan of the gate.
     pub gate: GatePlan,

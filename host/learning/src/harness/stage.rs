@@ -57,7 +57,7 @@ pub struct EvolvePlan {
 pub struct HarnessPlan {
     /// Settings of the layer.
     pub settings: HarnessSettings,
-    /// Largest number of batches between two calls of reflectors.
+    /// Reflectors are called after the first batch and after every n-th one from there on.
     pub reflect_every: u64,
     /// The gate.
     pub gate: GatePlan,
@@ -315,7 +315,7 @@ impl LearningStage for HarnessStage {
         let batch = experience.batch(&experience.played);
         let earlier = self.state.reflections.clone();
         let mut proposals = Vec::new();
-        if self.state.schedule.ask(batch.mean()) {
+        if self.state.schedule.ask() {
             let known = self.state.harness.known();
             let HarnessState { waiting, reflections, .. } = &mut self.state;
             let (seed, learning) = (context.plan.play.seed, context.learning);
