@@ -4,8 +4,8 @@
 /// dependence (e-BH: Wang and Ramdas 2022). It selects the k largest of K values, for the largest k whose k-th largest value
 /// is at least `K / (k q)`.
 ///
-/// `values` must contain *all* entries tried so far in the run. An entry that was decided before keeps the value it was
-/// decided with; without the failures of the past, chance findings would be admitted. NaN is never selected.
+/// `values` must contain *all* trials of entries so far in the run. A trial that was decided before keeps the value it was
+/// decided with, also if its entry is tried again; without the failures of the past, chance findings would be admitted. NaN is never selected.
 pub fn e_bh(values: &[f64], q: f64) -> Vec<bool> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
     sorted.sort_by(|one, other| other.total_cmp(one));

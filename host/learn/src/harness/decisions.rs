@@ -5,6 +5,24 @@ use crate::credit::{Estimate, e_bh};
 use crate::{EntryId, Status};
 use std::collections::BTreeMap;
 
+impl Record {
+    /// Begins a new test of harm: the evidence so far stays as that of a hypothesis tried.
+    pub(super) fn test_harm_again(&mut self) {
+        if let Some(evidence) = self.evidence.as_mut() {
+            self.earlier.push(Evidence { helps: None, harms: evidence.harms });
+            evidence.harms = 0.0;
+        }
+    }
+
+    /// Begins a new trial: the evidence so far stays as that of hypotheses tried.
+    pub(super) fn try_again(&mut self) {
+        if let Some(evidence) = self.evidence.as_mut() {
+            self.earlier.push(*evidence);
+            *evidence = Evidence { helps: Some(0.0), harms: 0.0 };
+        }
+    }
+}
+
 impl Harness {
     /// Takes all decisions that the evidence allows; returns the events.
     pub(super) fn decide(&mut self) -> Vec<String> {
@@ -36,13 +54,16 @@ impl Harness {
         events
     }
 
-    /// The entries selected by e-BH among all entries for which this evidence was ever measured.
+    /// The entries selected by e-BH among all trials in which this evidence was ever measured. A later trial of an entry is
+    /// one more. Only its last trial can select an entry.
     pub(super) fn convincing(&self, value: fn(Evidence) -> Option<f64>) -> Vec<EntryId> {
-        let tried: Vec<(&EntryId, f64)> =
-            self.records.iter().filter_map(|(id, record)| Some((id, value(record.evidence?)?))).collect();
+        let last = |(id, record): (&EntryId, &Record)| Some((Some(id.clone()), value(record.evidence?)?));
+        let earlier = |record: &Record| record.earlier.iter().filter_map(|one| Some((None, value(*one)?))).collect();
+        let mut tried: Vec<(Option<EntryId>, f64)> = self.records.iter().filter_map(last).collect();
+        tried.extend(self.records.values().flat_map::<Vec<_>, _>(earlier));
         let values: Vec<f64> = tried.iter().map(|(_, value)| *value).collect();
         let chosen = e_bh(&values, FALSE_DISCOVERY);
-        tried.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|((id, _), _)| id.clone()).collect()
+        tried.into_iter().zip(chosen).filter(|(_, chosen)| *chosen).filter_map(|((id, _), _)| id).collect()
     }
 
     fn admit(&mut self, estimates: &BTreeMap<EntryId, Estimate>) -> Vec<String> {

@@ -161,6 +161,9 @@ impl Harness {
             self.refuse("a retirement while the maximum number of deployed entries is under test");
         } else {
             self.questioned.insert(id.clone());
+            if let Some(record) = self.records.get_mut(id) {
+                record.test_harm_again();
+            }
             self.credit.reset_entry(id);
         }
     }
@@ -170,10 +173,10 @@ impl Harness {
         while self.count(&Status::Queued) > QUEUE {
             let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
             let weakest = queued.min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)));
-            let Some(Record { entry, evidence, .. }) = weakest else { return };
+            let Some(Record { entry, evidence, earlier, .. }) = weakest else { return };
             let id = entry.id.clone();
             // A measured entry keeps its record: it counts among those tried.
-            if evidence.is_some() {
+            if evidence.is_some() || !earlier.is_empty() {
                 self.close(&id, Status::Expired);
             } else {
                 self.records.remove(&id);

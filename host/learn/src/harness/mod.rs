@@ -57,7 +57,7 @@ pub(crate) struct Record {
     pub(crate) replaces: Option<EntryId>,
     /// Number of groups observed when its trial began.
     pub(crate) began: u64,
-    /// Number of groups observed when it was last closed.
+    /// That number when it was last closed.
     pub(crate) closed: u64,
     /// The estimate at the time of the last decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +65,9 @@ pub(crate) struct Record {
     /// Evidence for and against the entry, if it was ever measured. Frozen by the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<Evidence>,
+    /// The frozen evidence of earlier trials. Each trial is a hypothesis of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) earlier: Vec<Evidence>,
     /// The normalised lesson for duplicate detection; computed on demand.
     #[serde(skip)]
     form: OnceCell<Form>,
@@ -280,6 +283,7 @@ impl Harness {
             closed: self.groups,
             decided: None,
             evidence: None,
+            earlier: Vec::new(),
             form: OnceCell::new(),
             entry,
         };
@@ -432,18 +436,17 @@ impl Harness {
         self.touched();
     }
 
-    /// Discards the evidence about an entry and gives it this status. Its column is created again when it is drawn.
+    /// Gives an entry this status and begins its test again, as one more hypothesis tried. Its column is created again when it is drawn.
     fn try_again(&mut self, id: &EntryId, status: Status) {
         self.credit.drop_entry(id);
         if let Some(record) = self.records.get_mut(id) {
+            match status {
+                Status::Queued => record.try_again(),
+                _ => record.test_harm_again(),
+            }
             record.entry.status = status;
             record.began = self.groups;
             record.decided = None;
-            if let Some(evidence) = record.evidence.as_mut() {
-                // It still counts as tried, without evidence.
-                evidence.harms = 0.0;
-                evidence.helps = evidence.helps.map(|_| 0.0);
-            }
         }
         self.shorten_queue();
     }

@@ -109,6 +109,36 @@ fn an_expired_lesson_gets_a_new_trial_after_a_number_of_groups() {
 }
 
 #[test]
+fn a_new_trial_counts_as_one_more_hypothesis_and_the_earlier_one_keeps_its_value() {
+    // E-values that an entry was closed with, and the value of its new trial, which is selected alone from 10 times the number tried.
+    let check = |closed_with: &[f64], now: f64, expect: bool| {
+        let mut world = World::new(settings(), &[]);
+        let text = &rule(1);
+        world.add(&[text]);
+        for value in closed_with {
+            world.harness.records.get_mut(&id(text)).unwrap().evidence =
+                Some(Evidence { helps: Some(*value), harms: 0.0 });
+            world.harness.close(&id(text), Status::Expired);
+            world.pass(RETRIAL_AFTER_EXPIRY);
+            world.add(&[text]);
+            world.check(&[(text, "on trial")]);
+        }
+        let record = world.harness.records.get_mut(&id(text)).unwrap();
+        assert_eq!(record.earlier.iter().filter_map(|one| one.helps).collect::<Vec<_>>(), closed_with);
+        record.evidence = Some(Evidence { helps: Some(now), harms: 0.0 });
+        let chosen = world.harness.convincing(|evidence| evidence.helps);
+        assert_eq!(!chosen.is_empty(), expect, "{now} after {closed_with:?}");
+    };
+    check(&[], 10.0, true);
+    check(&[0.3], 10.0, false);
+    check(&[0.3], 20.0, true);
+    check(&[0.3, 4.0], 20.0, false);
+    check(&[0.3, 4.0], 30.0, true);
+    // Two of three need 15 each, and the frozen one has it.
+    check(&[0.3, 16.0], 15.0, true);
+}
+
+#[test]
 fn lessons_that_an_earlier_run_closed_get_no_immediate_trial() {
     let mut world = World::new(settings(), &[&rule(1)]);
     let turned_down = [1, 2].map(|n| Entry { status: Status::Harmful, ..Entry::new(lesson(&rule(n)), "earlier") });
@@ -321,4 +351,31 @@ fn initially_deployed_entries_do_not_raise_the_admission_threshold() {
         [id(&rule(1))],
         "it is the only entry tried"
     );
+}
+
+#[test]
+fn every_new_trial_counts_as_one_more_hypothesis_and_keeps_the_old_evidence() {
+    let text = &rule(1);
+    let mut world = admitted(text, &[]);
+    let tried = |world: &World| world.harness.records.values().map(|record| 1 + record.earlier.len()).sum::<usize>();
+    let old = world.harness.records[&id(text)].evidence.unwrap().helps;
+    assert_eq!(tried(&world), 1);
+    let candidate = world.harness.candidate().unwrap();
+    world.harness.reject(&candidate);
+    assert_eq!(tried(&world), 2, "after the gate's rejection");
+    assert_eq!(world.harness.records[&id(text)].earlier[0].helps, old, "the first trial keeps its value");
+    world.effect(text, 0.0);
+    world.play(EXPIRE_AFTER as usize);
+    world.check(&[(text, "expired")]);
+    world.pass(RETRIAL_AFTER_EXPIRY);
+    assert_eq!(tried(&world), 2);
+    world.add(&[text]);
+    assert_eq!(tried(&world), 3, "after it expired");
+
+    let mut world = World::new(settings(), &[text]);
+    world.play(CLEAR * 3);
+    world.propose(vec![retire(text)]);
+    world.play(EXPIRE_AFTER as usize);
+    world.propose(vec![retire(text)]);
+    assert_eq!(tried(&world), 3, "each test of harm");
 }
