@@ -130,20 +130,24 @@ async fn members_of_a_pair_differ_only_in_the_playbook_and_pairs_are_unique() {
         let episodes = world.store.of_phases(part);
         let pairs = pairs(&episodes);
         assert!(pairs.len() >= 32, "{part}: {}", pairs.len());
+        let text = |episode: &Episode| episode.policy.playbook.clone().unwrap().text;
+        // Nothing is deployed initially: only the proposed playbook has texts.
+        let proposed: BTreeSet<Digest> =
+            episodes.iter().filter(|one| !text(one).is_empty()).map(playbook_digest).collect();
+        let mut begins = BTreeSet::new();
         for ((task, seed), members) in &pairs {
-            let [deployed, proposed] = members.as_slice() else {
-                panic!("{part}: {task} with seed {seed} comes twice")
-            };
-            assert_eq!(deployed.policy.seed, proposed.policy.seed);
-            assert_eq!((deployed.index % 2, deployed.index + 1), (0, proposed.index));
-            assert_ne!(playbook_digest(deployed), playbook_digest(proposed));
-            assert_ne!(deployed.state_id, proposed.state_id);
-            let text = |episode: &Episode| episode.policy.playbook.clone().unwrap().text;
-            assert_eq!(text(deployed), "", "{part}: nothing is deployed initially");
-            if text(deployed) == text(proposed) {
-                assert_eq!(deployed.turns[0].action, proposed.turns[0].action);
+            let [one, other] = members.as_slice() else { panic!("{part}: {task} with seed {seed} comes twice") };
+            assert_eq!((one.index % 2, one.index + 1), (0, other.index));
+            assert_eq!(one.policy.seed, other.policy.seed);
+            let [first, second] = [one, other].map(|member| proposed.contains(&playbook_digest(member)));
+            assert_ne!(first, second, "{part}: one of them plays the proposed playbook");
+            begins.insert(first);
+            assert_ne!(one.state_id, other.state_id);
+            if text(one) == text(other) {
+                assert_eq!(one.turns[0].action, other.turns[0].action);
             }
         }
+        assert_eq!(begins.len(), 2, "{part}: each side begins in some pairs");
     }
     let seeds = |part: &str| -> BTreeSet<u64> { world.store.of_phases(part).iter().map(|one| one.seed()).collect() };
     let (train, val, test) = (seeds("-train"), seeds("-gate-"), seeds(".test"));

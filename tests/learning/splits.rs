@@ -1,10 +1,12 @@
 //! Training, validation and test tasks are disjoint.
 
 use crate::world::*;
-use clawhost_core::Digest;
+use clawhost_core::{Context, Digest};
+use clawhost_learn::gate::{Decision, Form, GateEvidence, Question};
 use clawhost_learning::{HeldOut, LearningError, Splits};
-use clawhost_play::PlayError;
+use clawhost_play::{PlayError, fetch_shuffled};
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, LearningError> {
@@ -40,6 +42,58 @@ fn training_on_a_reserved_split_or_without_held_out_tasks_is_an_error() {
     for alone in [&[("train", 9)][..], &[("train", 9), ("val", 0)], &[("other", 9)], &[]] {
         assert!(matches!(refused(alone, None), LearningError::NothingHeldOut { .. }), "{alone:?}");
     }
+}
+
+/// Lights whose first half is red and whose second half is white.
+fn sorted_by_colour() -> Lights {
+    let colour = |_: &str, position| if position < 200 { "red" } else { "white" };
+    Lights { colour, sorted: true, ..Lights::default() }
+}
+
+fn is_red(position: &str) -> bool {
+    position.rsplit('-').next().unwrap().parse::<u64>().unwrap() < 200
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_are_played_in_an_order_that_the_seed_draws() {
+    let played = async |seed: u64| {
+        let world = World { environment: Arc::new(sorted_by_colour()), ..World::new(Proposer::of(&[RED])) };
+        let play = clawhost_play::Plan { seed, ..small().play };
+        world.learn(&WorldPlan { play, ..small() }).await;
+        let mut tasks: Vec<Vec<String>> = Vec::new();
+        for part in ["i00001-train", "gate-0", ".test"] {
+            tasks.push(world.store.of_phases(part).into_iter().map(|episode| episode.task.id.clone()).collect());
+            let red = tasks.last().unwrap().iter().filter(|task| is_red(task)).count();
+            let all = tasks.last().unwrap().len();
+            assert!(red > all / 8 && red < all - all / 8, "{part}: {red} of {all} are of the first topic");
+        }
+        tasks
+    };
+    let first = played(1).await;
+    assert_eq!(played(1).await, first);
+    assert_ne!(played(2).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_that_suits_only_the_first_topic_is_rarely_promoted() {
+    const RUNS: u64 = 200;
+    let environment = sorted_by_colour();
+    let mut promoted = 0;
+    for seed in 0..RUNS {
+        let context = Context { seed, options: vec![] };
+        let tasks = fetch_shuffled(&environment, &context, "val", 400, |_| true).await.unwrap();
+        assert_eq!(tasks.len(), 400, "every task once");
+        let one = NonZeroU32::MIN;
+        let mut evidence = GateEvidence::new(one, Form::Binary, Question::Better, 0.05, 400).unwrap();
+        for (task, _) in tasks.iter() {
+            // It wins on every red light and loses on every white one.
+            if evidence.observe(if is_red(&task.id) { 1.0 } else { -1.0 }).unwrap() != Decision::Continue {
+                break;
+            }
+        }
+        promoted += u64::from(evidence.decision() == Decision::Promote);
+    }
+    assert!(promoted <= RUNS / 20, "{promoted} of {RUNS}");
 }
 
 /// Whether a task of a halved split is in the test half.

@@ -8,6 +8,7 @@
 use crate::experience::by_group;
 use crate::playbook_guidance::Arms;
 use crate::report::{ArmReport, Evaluation, Mean, Missing};
+use crate::sides::Sides;
 use crate::splits::Splits;
 use crate::stage::{LayerState, LearningStage, StageContext};
 use crate::{LearningError, Staged};
@@ -198,20 +199,23 @@ async fn play_arms(
     let policy = match policies.as_slice() {
         [alone] => alone.clone(),
         // Everything but the guidance is the same in all arms.
-        [first, ..] => first.guided(Arc::new(Arms(policies.iter().map(ChatPolicy::guidance).collect()))),
+        [first, ..] => {
+            let arms = policies.iter().map(ChatPolicy::guidance).collect();
+            first.guided(Arc::new(Arms::new(arms, plan.seed)))
+        }
         [] => context.ports.policy.clone(),
     };
+    let (first, sides) = (plan.first_group, Sides::new(plan.seed, policies.len()));
     let phase = context.phase(name, plan, policy, tasks).await?;
-    Ok(tested(&phase.episodes, arms))
+    Ok(tested(&phase.episodes, policies.len(), |group, member| sides.of(first.saturating_add(group), member)))
 }
 
-/// The results of every arm: member n of a group belongs to arm n.
-fn tested(episodes: &[Arc<clawhost_core::Episode>], arms: u32) -> Vec<Tested> {
-    let mut tested = vec![Tested::new(); arms as usize];
+/// The results of every arm, where `arm` maps a group and a member to the arm that it played.
+fn tested(episodes: &[Arc<clawhost_core::Episode>], arms: usize, arm: impl Fn(u64, u64) -> usize) -> Vec<Tested> {
+    let mut tested = vec![Tested::new(); arms.max(1)];
     for (place, members) in by_group(episodes) {
         for member in members {
-            let arm = usize::try_from(member.index % u64::from(arms)).unwrap_or(0);
-            if let Some(tested) = tested.get_mut(arm) {
+            if let Some(tested) = tested.get_mut(arm(place, member.index)) {
                 tested.insert(place, (member.task.id.clone(), member.reward));
             }
         }
@@ -291,8 +295,9 @@ pub async fn evaluate_playbooks(
     let tasks = splits.test.fetch(ports.environment.as_ref(), &context, pairs).await?;
     let rewards = ports.rewards.clone();
     let arm = |view: PlaybookView| Some(Arc::new(crate::UniformPlaybook(view)) as Arc<dyn Guidance>);
-    ports.policy = ports.policy.guided(Arc::new(Arms(vec![arm(before), arm(after)])));
+    ports.policy = ports.policy.guided(Arc::new(Arms::new(vec![arm(before), arm(after)], play.seed)));
     let plan = test_plan(play, &splits, pairs, 2, true);
+    let (first, sides) = (plan.first_group, Sides::new(play.seed, 2));
     let request = RunRequest {
         kind: RunKind::Evaluate,
         tasks: Some(tasks),
@@ -302,7 +307,7 @@ pub async fn evaluate_playbooks(
         ..RunRequest::new(run, plan, ports)
     };
     let played = play_run(request, cancel, observer).await?;
-    let arms = tested(&played.episodes, 2);
+    let arms = tested(&played.episodes, 2, |group, member| sides.of(first.saturating_add(group), member));
     let nothing = Tested::new();
     let (first, second) = (arms.first().unwrap_or(&nothing), arms.get(1).unwrap_or(&nothing));
     Ok((compare(&splits, first, second, &rewards), played.report))

@@ -26,7 +26,7 @@ use clawhost_core::{
     content_root_of_phases,
 };
 use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
-use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_tasks};
+use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_shuffled};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ impl<'a> LearningLoop<'a> {
         let needs = stages.iter().map(|stage| stage.needs(&plan));
         let (shown, decided) = needs.fold((0, 0), |(train, val), one| (one.train.max(train), one.val.max(val)));
         let wanted = plan.groups().saturating_mul(plan.iterations).max(shown);
-        let train = fetch_tasks(environment.as_ref(), &context, &splits.train, wanted).await?;
+        let train = fetch_shuffled(environment.as_ref(), &context, &splits.train, wanted, |_| true).await?;
         let val = splits.val.fetch(environment.as_ref(), &context, decided.max(1)).await?;
         if plan.test_pairs > 0 {
             // Fail now rather than after hours of training.

@@ -26,6 +26,7 @@ mod playbook_guidance;
 mod pool;
 mod report;
 mod rollouts;
+mod sides;
 mod source;
 mod splits;
 mod stage;

@@ -1,5 +1,6 @@
 //! Playbooks as guidance of a policy.
 
+use crate::sides::Sides;
 use clawhost_core::{Digest, Drawn, PlaybookRecord};
 use clawhost_learn::harness::{Chosen, PlaybookView};
 use clawhost_play::{GroupSlot, Guidance};
@@ -36,20 +37,29 @@ impl Guidance for UniformPlaybook {
     }
 }
 
-/// Different guidance for the members of a group: arm n for member n. `None`: the arm has no guidance.
-pub(crate) struct Arms(pub(crate) Vec<Option<Arc<dyn Guidance>>>);
+/// Different guidance for the members of a group. `None`: the arm has no guidance.
+pub(crate) struct Arms {
+    arms: Vec<Option<Arc<dyn Guidance>>>,
+    sides: Sides,
+}
 
 impl Arms {
+    /// Arm n plays side n of every group. `seed` draws the members of the sides.
+    pub(crate) fn new(arms: Vec<Option<Arc<dyn Guidance>>>, seed: u64) -> Self {
+        let sides = Sides::new(seed, arms.len());
+        Self { arms, sides }
+    }
+
     fn arm(&self, slot: GroupSlot) -> Option<&dyn Guidance> {
-        let arms = u32::try_from(self.0.len()).unwrap_or(u32::MAX).max(1);
-        self.0.get((slot.member % arms) as usize)?.as_deref()
+        self.arms.get(self.sides.of(slot.group, u64::from(slot.member)))?.as_deref()
     }
 }
 
 impl Guidance for Arms {
     fn digest(&self) -> Digest {
         let name = |arm: &Option<Arc<dyn Guidance>>| arm.as_ref().map_or_else(String::new, |arm| arm.digest().hex());
-        self.0.iter().fold(Digest::of(b"arms"), |digest, arm| digest.extended(name(arm).as_bytes()))
+        let drawn = Digest::of(b"arms").extended(&self.sides.bytes());
+        self.arms.iter().fold(drawn, |digest, arm| digest.extended(name(arm).as_bytes()))
     }
 
     fn state(&self, slot: GroupSlot) -> Digest {

@@ -3,8 +3,7 @@
 
 use crate::LearningError;
 use clawhost_core::{Context, Digest, Environment};
-use clawhost_play::{PlayError, Tasks, fetch_tasks, split_of};
-use std::sync::Arc;
+use clawhost_play::{PlayError, Tasks, fetch_shuffled, split_of};
 
 /// A set of tasks that are not used for learning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,22 +63,20 @@ impl Splits {
 }
 
 impl HeldOut {
-    /// At most `wanted` of its tasks.
+    /// At most `wanted` of its tasks, in an order that is drawn by the context's seed.
     pub(crate) async fn fetch(
         &self,
         environment: &dyn Environment,
         context: &Context,
         wanted: u64,
     ) -> Result<Tasks, LearningError> {
-        let Some(half) = self.half else { return Ok(fetch_tasks(environment, context, &self.split, wanted).await?) };
-        // The hash selects about every other task.
-        let all = fetch_tasks(environment, context, &self.split, wanted.saturating_mul(2).saturating_add(16)).await?;
-        let is_ours = |id: &str| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half;
-        let ours: Vec<_> = all.iter().filter(|(task, _)| is_ours(&task.id)).cloned().collect();
-        if ours.is_empty() {
-            let environment = environment.identity().name.clone();
-            return Err(PlayError::NoTasks { environment, split: format!("half of {}", self.split) }.into());
-        }
-        Ok(Arc::from(ours))
+        let is_ours = |id: &str| self.half.is_none_or(|half| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half);
+        let found = fetch_shuffled(environment, context, &self.split, wanted, |task| is_ours(&task.id)).await;
+        Ok(found.map_err(|error| match error {
+            PlayError::NoTasks { environment, split } if self.half.is_some() => {
+                PlayError::NoTasks { environment, split: format!("half of {split}") }
+            }
+            error => error,
+        })?)
     }
 }

@@ -47,5 +47,5 @@ pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored}
 pub use reward_function::RewardFunction;
 pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};
 pub use score::judged;
-pub use tasks::{fetch_tasks, split_of};
+pub use tasks::{SHUFFLED, fetch_shuffled, fetch_tasks, split_of, task_rank};
 pub use unread::{Readings, Unread};

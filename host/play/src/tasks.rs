@@ -2,12 +2,16 @@
 
 use crate::PlayError;
 use crate::run::Tasks;
-use clawhost_core::{Context, Environment, Task};
+use clawhost_core::{Context, Environment, Task, derive_seed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tasks requested at a time; the environment may return fewer.
 const PAGE: u32 = 256;
+
+/// Published tasks that are shuffled together. Most splits are smaller. Reading this many takes 64 calls of the environment, and
+/// some ten megabytes while they are shuffled.
+pub const SHUFFLED: u64 = 16_384;
 
 /// The split to play: the wanted one, otherwise `train`, otherwise the first.
 ///
@@ -33,6 +37,45 @@ pub(crate) fn named(tasks: Vec<Arc<Task>>) -> Tasks {
     tasks.into_iter().map(|task| (task.clone(), task.digest())).collect()
 }
 
+/// The published tasks of a split, as far as they were read.
+#[derive(Default)]
+struct Listing {
+    tasks: Vec<Arc<Task>>,
+    ids: BTreeSet<String>,
+    /// Whether the split has no more tasks.
+    complete: bool,
+}
+
+impl Listing {
+    /// Reads on, up to this number of tasks in total.
+    async fn read(
+        &mut self,
+        environment: &dyn Environment,
+        context: &Context,
+        split: &str,
+        total: u64,
+    ) -> Result<(), PlayError> {
+        while !self.complete && (self.tasks.len() as u64) < total {
+            let offset = self.tasks.len() as u64;
+            let limit = u32::try_from(total - offset).unwrap_or(u32::MAX).min(PAGE);
+            let page = environment.tasks(context, split, offset, limit).await.map_err(PlayError::Tasks)?;
+            let before = self.ids.len();
+            for task in page {
+                if self.ids.insert(task.id.clone()) {
+                    self.tasks.push(Arc::new(task));
+                }
+            }
+            // An environment that returns known tasks only would never end.
+            self.complete = self.ids.len() == before;
+        }
+        Ok(())
+    }
+}
+
+fn no_tasks(environment: &dyn Environment, split: &str) -> PlayError {
+    PlayError::NoTasks { environment: environment.identity().name.clone(), split: split.to_owned() }
+}
+
 /// The first tasks of a split, at most one per group. If the split has fewer, groups repeat them.
 pub(crate) async fn fetch(
     environment: &dyn Environment,
@@ -40,34 +83,12 @@ pub(crate) async fn fetch(
     split: &str,
     groups: u64,
 ) -> Result<Vec<Arc<Task>>, PlayError> {
-    let mut tasks: Vec<Arc<Task>> = Vec::new();
-    let mut ids = BTreeSet::new();
-    while (tasks.len() as u64) < groups {
-        let offset = tasks.len() as u64;
-        let limit = u32::try_from(groups - offset).unwrap_or(u32::MAX).min(PAGE);
-        let page = environment.tasks(context, split, offset, limit).await.map_err(PlayError::Tasks)?;
-        if page.is_empty() {
-            break;
-        }
-        // Stops if the environment returns known tasks only; otherwise the split would never end.
-        let before = ids.len();
-        for task in page {
-            if ids.insert(task.id.clone()) {
-                tasks.push(Arc::new(task));
-            }
-        }
-        if ids.len() == before {
-            break;
-        }
-    }
-    if tasks.is_empty() {
-        let environment = environment.identity().name.clone();
-        return Err(PlayError::NoTasks { environment, split: split.to_owned() });
-    }
-    Ok(tasks)
+    let mut listing = Listing::default();
+    listing.read(environment, context, split, groups).await?;
+    if listing.tasks.is_empty() { Err(no_tasks(environment, split)) } else { Ok(listing.tasks) }
 }
 
-/// At most `wanted` tasks of a split, with their digests.
+/// At most `wanted` tasks of a split as published, with their digests.
 ///
 /// # Errors
 /// The environment fails, or the split has no tasks.
@@ -78,4 +99,37 @@ pub async fn fetch_tasks(
     wanted: u64,
 ) -> Result<Tasks, PlayError> {
     Ok(named(fetch(environment, context, split, wanted).await?))
+}
+
+/// The number by which [`fetch_shuffled`] sorts a task.
+pub fn task_rank(seed: u64, split: &str, id: &str) -> u64 {
+    derive_seed(seed, &format!("order/{split}/{id}"), 0)
+}
+
+/// At most `wanted` tasks of a split that `keep` accepts, in an order that is drawn by the context's seed, with their digests.
+///
+/// A published order may be sorted, by topic for example. A test that may stop early would then see one topic only. Successive
+/// blocks of [`SHUFFLED`] published tasks are shuffled. The result for fewer `wanted` tasks is a prefix of the result for more.
+///
+/// # Errors
+/// The environment fails, or `keep` accepts no task of the split.
+pub async fn fetch_shuffled(
+    environment: &dyn Environment,
+    context: &Context,
+    split: &str,
+    wanted: u64,
+    keep: impl Fn(&Task) -> bool + Send,
+) -> Result<Tasks, PlayError> {
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let (mut listing, mut chosen) = (Listing::default(), Vec::new());
+    while !listing.complete && chosen.len() < wanted {
+        let known = listing.tasks.len();
+        listing.read(environment, context, split, (known as u64).saturating_add(SHUFFLED)).await?;
+        let block = listing.tasks.iter().skip(known).filter(|task| keep(task));
+        let rank = |task: &Arc<Task>| task_rank(context.seed, split, &task.id);
+        let mut block: Vec<(u64, Arc<Task>)> = block.map(|task| (rank(task), task.clone())).collect();
+        block.sort_by_key(|(rank, _)| *rank);
+        chosen.extend(block.into_iter().map(|(_, task)| task).take(wanted - chosen.len()));
+    }
+    if chosen.is_empty() { Err(no_tasks(environment, split)) } else { Ok(named(chosen)) }
 }

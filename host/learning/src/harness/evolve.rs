@@ -30,7 +30,7 @@ use clawhost_learn::LearnError;
 use clawhost_learn::evolve::{Cache, Candidate, EndReason, Evolution, Item, Next, Outcome, Report, Settings};
 use clawhost_learn::gate::Decision;
 use clawhost_learn::playbook::safety::{TextLimits, check_section};
-use clawhost_play::{Plan, ScoringRule, StopReason, Tasks, environment_seed, fetch_tasks, run_digest};
+use clawhost_play::{Plan, ScoringRule, StopReason, Tasks, environment_seed, fetch_shuffled, run_digest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -411,7 +411,8 @@ async fn course(plan: &EvolvePlan, context: &StageContext<'_>) -> Staged<Course>
     let play = &context.plan.play;
     let asked = Context { seed: play.seed, options: play.options.clone() };
     let wanted = TRAINING_TASKS.saturating_add(plan.pareto);
-    let tasks = fetch_tasks(context.ports.environment.as_ref(), &asked, &context.splits.train, wanted).await?;
+    let environment = context.ports.environment.as_ref();
+    let tasks = fetch_shuffled(environment, &asked, &context.splits.train, wanted, |_| true).await?;
     let item = |(position, (task, _)): (u64, &(Arc<clawhost_core::Task>, Digest))| {
         let seed = environment_seed(play.seed, &context.splits.train, position);
         (Item { task: task.id.clone(), seed }, position)

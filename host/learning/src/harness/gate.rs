@@ -8,6 +8,7 @@ use crate::Staged;
 use crate::experience::by_group;
 use crate::playbook_guidance::{Arms, UniformPlaybook};
 use crate::report::Missing;
+use crate::sides::Sides;
 use crate::stage::StageContext;
 use clawhost_core::{Digest, Episode};
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Question, Report, Test, difference_of_failed, sign};
@@ -171,10 +172,14 @@ impl HarnessStage {
             }
             _ => (self.new_evidence(&candidate)?, Seen::new(&candidate), 1),
         };
+        let seed = context.plan.play.seed;
+        let sides = Sides::new(seed, 2);
         let policy = {
             let harness = &self.state.harness;
             let arm = |playbook| Some(Arc::new(UniformPlaybook(harness.serving(playbook))) as Arc<dyn Guidance>);
-            context.policy.guided(Arc::new(Arms(vec![arm(harness.deployed()), arm(candidate.playbook.clone())])))
+            context
+                .policy
+                .guided(Arc::new(Arms::new(vec![arm(harness.deployed()), arm(candidate.playbook.clone())], seed)))
         };
         let range = Self::range(context);
         let (mut missing, mut played, mut tasks) = (Missing::default(), 0, BTreeSet::new());
@@ -198,12 +203,13 @@ impl HarnessStage {
                 failure_budget: 0.5 + context.plan.play.failure_budget / 2.0,
                 ..context.plan.play.clone()
             };
+            let first = plan.first_group;
             let phase = context.phase(&name, plan, policy.clone(), context.val.clone()).await?;
             self.state.gate.pairs += wanted;
             played += wanted;
-            for members in by_group(&phase.episodes).values() {
-                let side = |member: u64| {
-                    let episode = members.iter().find(|one| one.index % 2 == member)?;
+            for (group, members) in by_group(&phase.episodes) {
+                let side = |side: usize| {
+                    let episode = members.iter().find(|one| sides.of(first + group, one.index) == side)?;
                     Some((episode, episode.reward?))
                 };
                 let sides = (side(0), side(1));

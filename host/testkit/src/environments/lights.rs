@@ -6,10 +6,10 @@ use clawhost_core::{
     Context, Environment, EnvironmentDescription, Episode, Failure, FailureKind, LiveEpisode, Message, Opening,
     PluginIdentity, Split, StartParams, Status, StepResult, Task, code,
 };
-use clawhost_play::Cancel;
+use clawhost_play::{Cancel, task_rank};
 use std::sync::Mutex;
 
-/// The colours of successive tasks, repeated. A policy without lessons answers `wait`, which is right for grey and white.
+/// The colours of successive tasks, repeated, in the order in which a learning run plays them. A policy without lessons answers `wait`, which is right for grey and white.
 pub const COLOURS: [&str; 4] = ["red", "green", "grey", "white"];
 /// A helpful lesson.
 pub const RED: &str = "when colour is red: answer stop";
@@ -40,8 +40,11 @@ pub struct Lights {
     pub description: EnvironmentDescription,
     /// Its hint for the system prompt.
     pub hint: Option<String>,
-    /// The colour of a task, by split and position.
+    /// The colour of a task, by split and place in the order in which a learning run plays the tasks. So the first tasks that
+    /// are played have exactly known colours.
     pub colour: fn(&str, u64) -> &'static str,
+    /// Whether `colour` takes the place in the published order instead.
+    pub sorted: bool,
     /// The right answer, by split and colour.
     pub wanted: fn(&str, &str) -> &'static str,
     /// Whether an episode fails in its step.
@@ -65,6 +68,7 @@ impl Lights {
             description: EnvironmentDescription { about: about("lights"), splits },
             hint: None,
             colour: |_, position| COLOURS[position as usize % COLOURS.len()],
+            sorted: false,
             wanted: |_, colour| right(colour),
             fails: Box::new(|_, _| false),
             breaks: |_, _| false,
@@ -91,10 +95,17 @@ impl Environment for Lights {
         &self.description
     }
 
-    async fn tasks(&self, _: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
+    async fn tasks(&self, context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>, Failure> {
         let count = self.description.splits.iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
+        let rank = |position| task_rank(context.seed, split, &format!("{split}-{position}"));
+        let mut ranks: Vec<u64> = (0..count).map(rank).collect();
+        ranks.sort_unstable();
+        let place = |position| match self.sorted {
+            true => position,
+            false => ranks.partition_point(|other| *other < rank(position)) as u64,
+        };
         let task = |position| {
-            let colour = (self.colour)(split, position);
+            let colour = (self.colour)(split, place(position));
             Task {
                 id: format!("{split}-{position}"),
                 split: split.into(),
