@@ -1,7 +1,7 @@
 //! A harmful lesson that the loop has to detect. It looks helpful if only its successes are counted, but it lowers the mean
 //! reward.
 //!
-//! It is made from the records of 400 episodes, not from hidden state of the environment. Its condition selects cases in which the
+//! It is made from the records of 1,200 episodes, not from hidden state of the environment. Its condition selects cases in which the
 //! default action is mostly right, and its own action is right in a small share of them.
 
 use clawhost_core::{Condition, Ending, Episode, Facts, Message, rule};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Number of episodes from which the lesson is made.
-pub const SCOUTED: u64 = 400;
+pub const SCOUTED: u64 = 1_200;
 /// The least decrease of the share of right answers in its cases.
 const HARM: f64 = 0.25;
 /// The least share of its cases in which its action is right, so that counting successes favours it.
@@ -64,7 +64,14 @@ pub struct Plant {
     pub common: f64,
 }
 
-/// The most harmful lesson with a condition on two facts that is still right in some cases. `None`: these cases allow none.
+impl Plant {
+    /// How soon its harm is measured: the number of cases that this takes falls with the square of the harm and with the share of cases.
+    fn evidence(&self) -> f64 {
+        (self.without - self.with).powi(2) * self.common
+    }
+}
+
+/// The lesson with a condition on two facts whose harm is measured soonest, of those that are still right in some cases. `None`: these cases allow none.
 pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
     let cases: Vec<Case> = episodes.iter().filter_map(|episode| case(episode)).collect();
     let usual = episodes.iter().find_map(|episode| usual(episode))?;
@@ -101,12 +108,15 @@ pub(super) fn plant(episodes: &[Arc<Episode>]) -> Option<Plant> {
             let without = share(&usual);
             for action in &actions {
                 let with = share(action);
-                let harm = without - with;
-                let so_far = best.as_ref().map_or(HARM, |best| best.without - best.with);
-                if with >= HELP && harm >= so_far {
+                if with < HELP || without - with < HARM {
+                    continue;
+                }
+                let found = |lesson: Lesson| Plant { lesson, without, with, common };
+                let so_far = best.as_ref().map_or(0.0, Plant::evidence);
+                if (without - with).powi(2) * common > so_far {
                     let when = format!("{} is {} and {} is {}", one.fact, one.value, other.fact, other.value);
                     let skill = Skill { when, action: (*action).to_owned(), ..Skill::default() };
-                    best = Some(Plant { lesson: Lesson::Skill(skill), without, with, common });
+                    best = Some(found(Lesson::Skill(skill)));
                 }
             }
         }
