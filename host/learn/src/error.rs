@@ -99,4 +99,52 @@ pub enum LearnError {
     /// Settings of an objective are invalid, or data is missing that it needs.
     #[error("objective: {0}")]
     Objective(String),
+    /// A table of models is empty.
+    #[error("router: there is no model to choose from; name at least one, with its price")]
+    NoModels,
+    /// A price that is none.
+    #[error("router: the price of {model} is {price}; prices are 0 to 1e9, and 0 means free")]
+    Price {
+        /// The model.
+        model: String,
+        /// Its price.
+        price: f64,
+    },
+    /// A model that the table does not have.
+    #[error("router: there is no model {model} in the table of models; there is {known}")]
+    UnknownModel {
+        /// The model.
+        model: String,
+        /// Those of the table.
+        known: String,
+    },
+    /// A feature that is no finite number.
+    #[error("router: feature {name} is {value}; features are finite numbers of at most 1e9")]
+    Feature {
+        /// The feature.
+        name: String,
+        /// Its value.
+        value: f64,
+    },
+    /// A decision that another version recorded.
+    #[error(
+        "router: a decision of format {found}; this version reads format {expected}, so evaluate it with the version that recorded it"
+    )]
+    DecisionFormat {
+        /// Format of the record.
+        found: u32,
+        /// Format of this version.
+        expected: u32,
+    },
+    /// A reward came for a session of which no decision waits.
+    #[error(
+        "router: no decision of session {session} waits for a reward; it was settled before, or has expired after seven days"
+    )]
+    NotWaiting {
+        /// The session.
+        session: String,
+    },
+    /// Settings, features, a decision or an outcome of a router are invalid.
+    #[error("router: {0}")]
+    Router(String),
 }

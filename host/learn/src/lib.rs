@@ -7,6 +7,7 @@
 //!   halves. Admitted lessons form a candidate playbook. The [`gate`] deploys a candidate if it beats the deployed playbook
 //!   on tasks of another split than the training tasks.
 //! - The weights layer uses [`policy`]: advantages and losses, computed from log-probs that a model provides.
+//! - The router layer ([`router`]) learns which model a session is given, from rewards and prices.
 //! - [`evolve`] optimises sections of a prompt by reflection.
 //!
 //! Invariants: pure arithmetic on plain numbers, without clock, file, thread or tensor. Equal inputs give equal bytes. A
@@ -27,9 +28,10 @@ mod metric;
 mod normal;
 pub mod playbook;
 pub mod policy;
-#[cfg(test)]
 mod random;
 mod reflection_schedule;
+pub mod router;
+mod symmetric;
 mod transaction;
 
 pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};

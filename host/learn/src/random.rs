@@ -1,4 +1,4 @@
-//! Seeded random numbers for simulations in tests.
+//! Seeded random numbers for draws and simulations.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Random(pub(crate) u64);

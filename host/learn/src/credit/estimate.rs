@@ -2,9 +2,9 @@
 
 use super::rows::{Centred, Rows};
 use super::sums::Credit;
-use super::symmetric::Symmetric;
 use crate::EntryId;
 use crate::normal::{interval_of_few, normal_of_t, one_sided_e_value};
+use crate::symmetric::Symmetric;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -22,7 +22,6 @@ mod rows;
 #[cfg(test)]
 mod simulation;
 mod sums;
-mod symmetric;
 #[cfg(test)]
 mod tests;
 

@@ -2,7 +2,7 @@
 
 use super::estimate::{Estimate, effects, estimates, squares};
 use super::rows::Rows;
-use super::symmetric::Symmetric;
+use crate::symmetric::Symmetric;
 use crate::{DRAWN_ENTRIES, EntryId, Group};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

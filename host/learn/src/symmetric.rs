@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A symmetric matrix, stored as the rows of its lower triangle: row n has n + 1 cells.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Vec<f64>>", into = "Vec<Vec<f64>>")]
-pub(super) struct Symmetric(Vec<Vec<f64>>);
+pub(crate) struct Symmetric(Vec<Vec<f64>>);
 
 impl TryFrom<Vec<Vec<f64>>> for Symmetric {
     type Error = String;
@@ -25,15 +25,20 @@ impl From<Symmetric> for Vec<Vec<f64>> {
 }
 
 impl Symmetric {
+    /// Number of rows.
+    pub(crate) fn order(&self) -> usize {
+        self.0.len()
+    }
+
     /// Inserts a row and column of zeros at this index, or at the end.
-    pub(super) fn insert(&mut self, at: usize) {
+    pub(crate) fn insert(&mut self, at: usize) {
         let at = at.min(self.0.len());
         self.0.iter_mut().skip(at).for_each(|row| row.insert(at, 0.0));
         self.0.insert(at, vec![0.0; at + 1]);
     }
 
     /// Removes a row and its column, if they exist.
-    pub(super) fn remove(&mut self, at: usize) {
+    pub(crate) fn remove(&mut self, at: usize) {
         if at < self.0.len() {
             self.0.remove(at);
             self.0.iter_mut().skip(at).for_each(|row| {
@@ -43,14 +48,44 @@ impl Symmetric {
     }
 
     /// Adds to the cell at this row and column and to its mirror image.
-    pub(super) fn add(&mut self, row: usize, column: usize, value: f64) {
+    pub(crate) fn add(&mut self, row: usize, column: usize, value: f64) {
         if let Some(cell) = self.0.get_mut(row.max(column)).and_then(|line| line.get_mut(row.min(column))) {
             *cell += value;
         }
     }
 
+    /// Multiplies every cell.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.0.iter_mut().flatten().for_each(|cell| *cell *= factor);
+    }
+
+    /// Adds `weight v v'`.
+    pub(crate) fn add_square(&mut self, v: &[f64], weight: f64) {
+        for (row, own) in self.0.iter_mut().zip(v) {
+            let own = weight * own;
+            row.iter_mut().zip(v).for_each(|(cell, other)| *cell += own * other);
+        }
+    }
+
+    /// The solution `x` of `(M + ridge I) x = right`. The matrix must be positive semidefinite, and `ridge` greater than 0.
+    pub(crate) fn solve(&self, ridge: f64, right: &[f64]) -> Vec<f64> {
+        let factor = self.cholesky(ridge);
+        let mut solution: Vec<f64> = Vec::with_capacity(factor.len());
+        for (row, value) in factor.iter().zip(right) {
+            let known: f64 = row.iter().zip(&solution).map(|(cell, earlier)| cell * earlier).sum();
+            solution.push((value - known) / row.last().copied().unwrap_or(1.0));
+        }
+        for (at, row) in factor.iter().enumerate().rev() {
+            let (earlier, own) = solution.split_at_mut(at);
+            let Some(own) = own.first_mut() else { continue };
+            *own /= row.last().copied().unwrap_or(1.0);
+            earlier.iter_mut().zip(row).for_each(|(value, cell)| *value -= cell * *own);
+        }
+        solution
+    }
+
     /// `v' M v`.
-    pub(super) fn quadratic(&self, v: &[f64]) -> f64 {
+    pub(crate) fn quadratic(&self, v: &[f64]) -> f64 {
         let lines = self.0.iter().zip(v).map(|(row, own)| {
             let to_diagonal: f64 = row.iter().zip(v).map(|(cell, other)| cell * other).sum();
             let diagonal = row.last().copied().unwrap_or_default() * own;
@@ -61,7 +96,7 @@ impl Symmetric {
 
     /// The inverse of this matrix plus `ridge` (greater than 0) on its diagonal, in full. The matrix must be positive
     /// semidefinite.
-    pub(super) fn inverse(&self, ridge: f64) -> Vec<Vec<f64>> {
+    pub(crate) fn inverse(&self, ridge: f64) -> Vec<Vec<f64>> {
         let factor = self.cholesky(ridge);
         // The inverse of the factor, row by row; it is triangular too.
         let mut triangle: Vec<Vec<f64>> = Vec::with_capacity(factor.len());
@@ -160,6 +195,29 @@ mod tests {
             let inverse = matrix.inverse(1e-6);
             assert!(inverse.iter().flatten().all(|value| value.is_finite()), "{size}: {inverse:?}");
         }
+    }
+
+    #[test]
+    fn a_solution_times_the_matrix_is_the_right_side() {
+        for order in [0, 1, 2, 7, 17] {
+            let (matrix, full) = random(order, &mut Random(order as u64));
+            let right: Vec<f64> = (0..order).map(|at| at as f64 - 1.5).collect();
+            let solution = matrix.solve(0.5, &right);
+            for row in 0..order {
+                let product: f64 = (0..order).map(|at| full[row][at] * solution[at]).sum();
+                assert!((product + 0.5 * solution[row] - right[row]).abs() < 1e-9, "{order}: {row}: {product}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_square_is_added_with_its_weight_and_cells_are_scaled() {
+        let mut matrix = Symmetric::default();
+        (0..2).for_each(|at| matrix.insert(at));
+        matrix.add_square(&[2.0, 3.0], 0.5);
+        assert_eq!(matrix.0, [vec![2.0], vec![3.0, 4.5]]);
+        matrix.scale(2.0);
+        assert_eq!(matrix.0, [vec![4.0], vec![6.0, 9.0]]);
     }
 
     #[test]
