@@ -82,6 +82,7 @@ pub fn simulate(settings: &WorldSettings, seed: u64) -> Result<SimulationReport,
     let own = RouterSettings {
         floor: settings.floor,
         forgetting: settings.forgetting,
+        exploration: settings.exploration,
         ..RouterSettings::new(&world.table, incumbent, weight)
     };
     let mut router = Router::new(own.clone(), world.table.clone(), super::Features::names_of_requests())?;

@@ -63,6 +63,8 @@ pub struct WorldSettings {
     pub floor: f64,
     /// See [`super::FORGETTING`].
     pub forgetting: f64,
+    /// See [`super::EXPLORATION`].
+    pub exploration: f64,
 }
 
 impl Default for WorldSettings {
@@ -80,6 +82,7 @@ impl Default for WorldSettings {
             fresh: 20_000,
             floor: super::FLOOR,
             forgetting: super::FORGETTING,
+            exploration: super::EXPLORATION,
         }
     }
 }
