@@ -79,7 +79,7 @@ fn the_quick_weights_demo_gives_its_proof_on_three_seeds() {
 fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
     let Some(bench) = Bench::new("a_demo_that_proves_nothing") else { return };
     let output = bench.demo(&["--iterations", "2", "-q", "--json"]).output().unwrap();
-    let why = "error: the proof failed: the test reward did not measurably improve, and the planted entry is still on trial after 4 groups; \
+    let why = "error: the proof failed: the test reward did not measurably improve, and the planted entry is still on trial after 5 groups; \
                --iterations 2 is few, the default of 100 shows it\n";
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(1), why));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -149,7 +149,7 @@ fn an_interrupted_demo_stops_and_reports_that_nothing_is_recorded() {
     let mut child = bench.demo(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let mut says = |part: &str| assert!(lines.by_ref().any(|line| line.contains(part)), "`{part}` was not printed");
-    says(" %  400 episodes without a playbook");
+    says(" %  1,200 episodes without a playbook");
     says(" %  arm 1 of 4: reflector, credit and gate, which is to be proved");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let said: Vec<String> = lines.filter(|line| !line.contains(" %  ")).collect();
@@ -236,6 +236,6 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
     let took = began.elapsed().as_secs();
     let told = stderr(&output);
     let lines: Vec<&str> = told.lines().filter(|line| line.contains(" %  ")).collect();
-    assert_eq!(lines.first(), Some(&"  0 %  400 episodes without a playbook, to make a harmful lesson from"), "{told}");
+    assert_eq!(lines.first(), Some(&"  0 %  1,200 episodes without a playbook, to make a harmful lesson from"), "{told}");
     assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
 }
