@@ -236,6 +236,10 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
     let took = began.elapsed().as_secs();
     let told = stderr(&output);
     let lines: Vec<&str> = told.lines().filter(|line| line.contains(" %  ")).collect();
-    assert_eq!(lines.first(), Some(&"  0 %  1,200 episodes without a playbook, to make a harmful lesson from"), "{told}");
+    assert_eq!(
+        lines.first(),
+        Some(&"  0 %  1,200 episodes without a playbook, to make a harmful lesson from"),
+        "{told}"
+    );
     assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
 }

@@ -19,15 +19,15 @@ struct Wall<'a> {
 impl Wall<'_> {
     fn episode(&self, number: usize) -> Episode {
         let played = Recording::of(Task::new("train", format!("t{number}"), ""))
-            .named(&format!("e{number}"))
-            .observed(&format!("A wall.\ncolour: {}\nsize: {}\nheight: unknown", self.colour, self.size))
+            .named(format!("e{number}"))
+            .observed(format!("A wall.\ncolour: {}\nsize: {}\nheight: unknown", self.colour, self.size))
             .acted(Message::calling("c", self.did, "{}"))
             .answered("c", "done");
         let closing = match self.did == self.right {
             true => "Good.".to_owned(),
             false => format!("No.\nexpected: call {} {{}}\nbecause: {}", self.right, self.because),
         };
-        played.observed(&closing).ended(Ending::Terminated)
+        played.observed(closing).ended(Ending::Terminated)
     }
 }
 
@@ -112,7 +112,7 @@ fn look_ups_stand_after_the_rules_so_that_they_come_first() {
          not looked up: height, which call measure {} shows";
     let episode = |number: usize| {
         Recording::of(Task::new("train", format!("t{number}"), ""))
-            .named(&format!("e{number}"))
+            .named(format!("e{number}"))
             .observed("A wall.\ncolour: red\nheight: unknown")
             .acted(Message::calling("c", HABIT, "{}"))
             .observed(closing)
