@@ -4,7 +4,7 @@
 //! counts with a lift of 0. Equal arguments print equal figures.
 #![allow(
     clippy::print_stdout,
-    clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::expect_used,
     reason = "a measurement that cannot continue has failed"
 )]
