@@ -5,7 +5,7 @@ use clawhost_core::SpecDocument;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::{Decision, Test};
 use clawhost_learn::harness::{Admission, HarnessSettings};
-use clawhost_learning::{GatePlan, HarnessPlan, LearnPlan, LearnReport, LearnStart, learn};
+use clawhost_learning::{GatePlan, HarnessPlan, IterationReport, LearnPlan, LearnReport, LearnStart, learn};
 use std::num::NonZeroU32;
 
 const BUDGET: u64 = 100;
@@ -41,6 +41,9 @@ async fn lessons_pass_together_within_the_budget_and_are_provisional() {
     let evaluation = report.evaluation.clone().unwrap();
     assert!(evaluation.lift.unwrap().low > 0.0, "{evaluation:?}");
     assert_eq!(played.test, 2 * small().test_pairs);
+    let stored = world.store.reports(&World::run());
+    let read: Vec<IterationReport> = stored.into_iter().map(|one| serde_json::from_value(one).unwrap()).collect();
+    assert_eq!(read, report.iterations, "a session of the gate round-trips through the store");
 }
 
 #[tokio::test]

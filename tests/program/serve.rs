@@ -212,7 +212,8 @@ fn a_local_model_answers_both_dialects() {
         assert_eq!(answer.status, 200, "{answer:?}");
         let usage = &answer.json()["usage"];
         let tokens = usage.get("completion_tokens").or_else(|| usage.get("output_tokens"));
-        assert_eq!(tokens.and_then(Value::as_u64), Some(4), "{answer:?}");
+        // A model of random weights may end by itself.
+        assert!(tokens.and_then(Value::as_u64).is_some_and(|tokens| (1..=4).contains(&tokens)), "{answer:?}");
     }
     served.terminate();
     assert_eq!(listed(&bench).len(), 2, "the second one asks the same again");
