@@ -5,7 +5,7 @@ use clawhost_core::{Episode, RewardSource, Sampling};
 use clawhost_learn::policy::Difficulty;
 use clawhost_learn::{CheckpointKind, Group};
 use clawhost_learning::{
-    LearnPlan, LearnPorts, LearnReport, LearningStage, Outcome, SharedWeights, WarmStart, WarmStartReport, WeightsPlan,
+    LearnPlan, LearnPorts, LearnReport, LearningStage, SharedWeights, WarmStart, WarmStartReport, WeightsPlan,
     WeightsPorts, WeightsStage,
 };
 use clawhost_play::{ChatPolicy, ScoringRule, StopReason};
