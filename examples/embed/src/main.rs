@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let played = run(&workspace, spec("episodes = 50", Verb::Play)?, Start::New, &cancel, &|_: Event| {}).await?;
     println!("{}: mean reward {:?}", played.run, played.report.reward_mean);
 
-    let lessons = "iterations = 20\n[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]";
+    let lessons = "[[learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\nbudget = 150";
     let watch = |event: Event| {
         if let Event::Iteration { report, of } = event {
             println!("iteration {} of {of}: {:?}", report.iteration, report.reward);

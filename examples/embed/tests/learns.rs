@@ -14,6 +14,6 @@ fn a_program_plays_scores_and_learns_through_the_library() {
     assert!(output.status.success(), "{errors}");
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.first().is_some_and(|line| line.contains("mean reward Some(")), "{text}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("iteration ")).count(), 20, "{text}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("iteration ")).count(), 3, "{text}");
     assert!(lines.last().is_some_and(|line| line.ends_with("improved")), "{text}");
 }
