@@ -44,6 +44,7 @@ async fn iteration_reports_round_trip_through_the_store() {
     let stored = world.store.reports(&World::run());
     let read: Vec<IterationReport> = stored.iter().cloned().map(|one| serde_json::from_value(one).unwrap()).collect();
     assert_eq!(read, report.iterations);
+    assert!(read.iter().any(|one| one.gate().is_some()), "with a session of the gate");
     assert!(read.iter().any(|one| one.removed > 0), "with episodes that failed");
     assert_eq!(read[1].weights().unwrap().0.events, ["layer weights: no gradient today"]);
     for (stored, read) in stored.iter().zip(&read) {

@@ -109,7 +109,7 @@ impl Environment for Lights {
             Task {
                 id: format!("{split}-{position}"),
                 split: split.into(),
-                input: format!("light {position}\ncolour: {colour}"),
+                input: format!("light {}\ncolour: {colour}", place(position)),
                 reference: Some(format!("\"canary {}\"", (self.wanted)(split, colour))),
                 tags: vec![],
                 extra: vec![],
