@@ -1,4 +1,4 @@
-//! Several models for one alias: which one is asked, how often, and what client and record are told.
+//! An alias with several models: the order in which they are asked, the number of tries, and what the client and the record say.
 
 use crate::client::{Answer, assistant, chat, post, user};
 use crate::stub::{Reply, Stub, events, says, stream};
