@@ -25,6 +25,34 @@ fn stamp(path: &Path) -> Stamp {
     std::fs::metadata(path).and_then(|file| Ok((file.modified()?, file.len()))).ok()
 }
 
+/// The certificate: of the request, or of the file.
+fn tls<'c>(request: &'c ServeRequest, file: &'c GatewayFile) -> Option<&'c TlsSection> {
+    request.tls.as_ref().or(file.tls.as_ref())
+}
+
+/// The files of a gateway as they were at one moment. Taken before the files are read, so that no later change is missed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stamps {
+    keys: Stamp,
+    /// `gateway.toml`, and what it reads beside.
+    files: Vec<Stamp>,
+}
+
+impl Stamps {
+    /// The files of a data folder now.
+    pub(crate) fn of(folder: &Path, request: &ServeRequest) -> Self {
+        let files = std::iter::once(folder.join(GATEWAY_FILE)).chain(files(folder, request));
+        Self { keys: stamp(&folder.join(KEYS_FILE)), files: files.map(|path| stamp(&path)).collect() }
+    }
+}
+
+/// The files that the configuration reads beside `gateway.toml`, and that change while the gateway runs.
+fn files(folder: &Path, request: &ServeRequest) -> Vec<PathBuf> {
+    let file = GatewayFile::of(folder).unwrap_or_default();
+    let tls = tls(request, &file).into_iter().flat_map(|tls| [&tls.certificate, &tls.key]);
+    tls.map(PathBuf::from).collect()
+}
+
 /// The configuration that a gateway runs with.
 pub(crate) struct Configuration {
     folder: PathBuf,
@@ -49,22 +77,10 @@ impl Configuration {
         Self { folder, request, models, started, idle_ms }
     }
 
-    /// The certificate: of the request, or of the file.
-    fn tls<'c>(&'c self, file: &'c GatewayFile) -> Option<&'c TlsSection> {
-        self.request.tls.as_ref().or(file.tls.as_ref())
-    }
-
     /// The aliases of its models.
     pub(crate) fn aliases(&self) -> Aliases {
         let all = self.models.all().into_iter().map(|model| model.alias).collect();
         Aliases { all, without_prices: self.models.without_prices() }
-    }
-
-    /// The files that it reads beside `gateway.toml`, and that change while the gateway runs.
-    fn files(&self) -> Vec<PathBuf> {
-        let file = GatewayFile::of(&self.folder).unwrap_or_default();
-        let tls = self.tls(&file).into_iter().flat_map(|tls| [&tls.certificate, &tls.key]);
-        tls.map(PathBuf::from).collect()
     }
 
     /// What the file says, beside the request.
@@ -76,7 +92,7 @@ impl Configuration {
         let idle_seconds = self.request.session_idle.or(file.gateway.session_idle_seconds);
         Ok(GatewayChange {
             models: self.models.under(file, events)?,
-            tls: self.tls(file).map(identity).transpose()?,
+            tls: tls(&self.request, file).map(identity).transpose()?,
             hosts: self.request.hosts.iter().chain(&file.gateway.hosts).cloned().collect(),
             record: file.gateway.record,
             session_idle_ms: idle_seconds.map_or(self.idle_ms, |seconds| seconds.saturating_mul(1000)),
@@ -119,6 +135,8 @@ struct Taken {
 pub(crate) struct Watch {
     pub(crate) running: Weak<Running>,
     pub(crate) configuration: Configuration,
+    /// The files from before the gateway read them.
+    pub(crate) known: Stamps,
     /// Removes what is too old.
     pub(crate) expiry: Expiry,
     pub(crate) announced: Arc<Announced>,
@@ -128,18 +146,12 @@ pub(crate) struct Watch {
 
 /// Takes changed files over until the gateway ends, and removes what is too old. A file that cannot be used leaves everything as it is.
 pub(crate) async fn watch(watch: Watch) {
-    let Watch { running, configuration, mut expiry, announced, asked } = watch;
-    let folder = configuration.folder.clone();
+    let Watch { running, configuration, mut known, mut expiry, announced, asked } = watch;
+    let (folder, request) = (configuration.folder.clone(), configuration.request.clone());
     let configuration = Arc::new(Mutex::new(configuration));
-    let keys_path = folder.join(KEYS_FILE);
-    let files = |configuration: &Mutex<Configuration>| -> Vec<Stamp> {
-        let more = configuration.lock().unwrap_or_else(PoisonError::into_inner).files();
-        std::iter::once(folder.join(GATEWAY_FILE)).chain(more).map(|path| stamp(&path)).collect()
-    };
     let weights_due = |configuration: &Mutex<Configuration>, is_asked| {
         configuration.lock().unwrap_or_else(PoisonError::into_inner).models.look(is_asked)
     };
-    let (mut keys_known, mut files_known) = (stamp(&keys_path), files(&configuration));
     let mut clock = tokio::time::interval(CHECK);
     loop {
         let is_asked = tokio::select! {
@@ -148,17 +160,16 @@ pub(crate) async fn watch(watch: Watch) {
         };
         expiry.look().await;
         let Some(running) = running.upgrade() else { return };
-        let (keys_now, files_now) = (stamp(&keys_path), files(&configuration));
-        if is_asked || keys_now != keys_known {
-            keys_known = keys_now;
+        let now = Stamps::of(&folder, &request);
+        if is_asked || now.keys != known.keys {
             match client_keys(&folder) {
                 Ok(keys) => running.set_keys(keys),
                 Err(error) => tracing::error!("the keys were not taken over: {error}"),
             }
         }
-        let reads_file = is_asked || files_now != files_known;
+        let reads_file = is_asked || now.files != known.files;
+        known = now;
         if weights_due(&configuration, is_asked) || reads_file {
-            files_known = files_now;
             take_over(&configuration, reads_file, &running, &announced).await;
         }
     }
@@ -218,9 +229,13 @@ async fn take_over(
 mod tests {
     use super::*;
     use crate::models::{ModelFactory, ModelSettings};
+    use crate::{Workspace, WorkspaceSettings, running_gateway, serve};
     use clawhost_core::KnownSecrets;
     use clawhost_gateway::RecordPolicy;
     use clawhost_run_config::BudgetSpec;
+
+    /// Looks at what the gateway says of itself until it must have seen its file.
+    const LOOKS: u32 = 300_000;
 
     /// The configuration of a folder with this file, and the file.
     fn configuration(text: &str, request: ServeRequest) -> (tempfile::TempDir, Configuration, GatewayFile) {
@@ -266,10 +281,31 @@ mod tests {
     #[test]
     fn a_renewed_certificate_is_seen_by_its_files() {
         let text = "[tls]\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n";
-        let (_folder, of_file, _) = configuration(text, request(&[], None));
-        assert_eq!(of_file.files(), [PathBuf::from("chain.pem"), PathBuf::from("key.pem")]);
+        let (folder, ..) = configuration(text, request(&[], None));
+        let of_file = files(folder.path(), &request(&[], None));
+        assert_eq!(of_file, [PathBuf::from("chain.pem"), PathBuf::from("key.pem")]);
         let own = TlsSection { certificate: "own.pem".into(), key: "own-key.pem".into() };
-        let (_folder, of_request, _) = configuration(text, ServeRequest { tls: Some(own), ..request(&[], None) });
-        assert_eq!(of_request.files(), [PathBuf::from("own.pem"), PathBuf::from("own-key.pem")]);
+        let of_request = files(folder.path(), &ServeRequest { tls: Some(own), ..request(&[], None) });
+        assert_eq!(of_request, [PathBuf::from("own.pem"), PathBuf::from("own-key.pem")]);
+    }
+
+    #[tokio::test]
+    async fn a_change_before_the_first_look_is_taken_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(folder.path())).unwrap();
+        let request = ServeRequest { listen: Some("127.0.0.1:0".into()), ..request(&[], None) };
+        let serving = serve(&workspace, request, &Silent).await.unwrap();
+        // One thread runs everything, so that the watch has not looked yet.
+        std::fs::write(folder.path().join(GATEWAY_FILE), "[models.new]\nmodel = \"openai:m@http://127.0.0.1:1/v1\"\n")
+            .unwrap();
+        let models = || running_gateway(folder.path()).unwrap().unwrap().configuration.models;
+        for _ in 0..LOOKS {
+            if models().len() == 2 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(models(), ["m", "new"]);
+        serving.stop().await;
     }
 }

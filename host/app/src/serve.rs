@@ -9,7 +9,7 @@ use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
 use crate::models::{ModelFactory, ModelSettings};
-use crate::reload::{Configuration, Watch, watch};
+use crate::reload::{Configuration, Stamps, Watch, watch};
 use crate::served_models::ServedModels;
 use crate::settled::caught_up;
 use crate::traces::trace_settings;
@@ -143,6 +143,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let settings = ModelSettings { retries: 0, ..workspace.settings().models.clone() };
     let factory = ModelFactory::new(settings, &budget, CONCURRENCY, workspace.secrets().clone());
     let models = ServedModels::new(factory, &request.upstreams, (request.pass_key, request.retries), events)?;
+    let known = Stamps::of(&folder, &request);
     let file = GatewayFile::of(&folder)?;
     let mut config = GatewayConfig::new(GATEWAY_LISTEN, folder.join(SPOOL));
     let idle_ms = config.sessions.idle_ms;
@@ -180,6 +181,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let watching = Watch {
         running: Arc::downgrade(&running),
         configuration,
+        known,
         expiry,
         announced: announced.clone(),
         asked: asked.clone(),
