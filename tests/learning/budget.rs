@@ -6,12 +6,11 @@ use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::{Decision, Test};
 use clawhost_learn::harness::{Admission, HarnessSettings};
 use clawhost_learning::{GatePlan, HarnessPlan, IterationReport, LearnPlan, LearnReport, LearnStart, learn};
-use std::num::NonZeroU32;
 
 const BUDGET: u64 = 100;
 
 async fn learned(world: &World) -> LearnReport {
-    let budget = BudgetPlan::new(BUDGET, 0.05, NonZeroU32::MIN).unwrap();
+    let budget = BudgetPlan::new(BUDGET, 0.05).unwrap();
     let small = small();
     let harness = HarnessPlan {
         settings: HarnessSettings { admission: Admission::Bundle, ..HarnessSettings::default() },

@@ -13,6 +13,7 @@ mod evolve;
 mod gate;
 mod layers;
 mod lessons;
+mod lineage;
 mod observed;
 mod pool;
 mod replay;

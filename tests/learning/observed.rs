@@ -1,11 +1,12 @@
 //! A stage that delegates to another one and records its batches.
 
 use async_trait::async_trait;
-use clawhost_core::PlaybookLedger;
+use clawhost_core::{LearningStore, PlaybookLedger};
+use clawhost_learn::playbook::Lineage;
 use clawhost_learn::{Batch, Layer, LayerOutcome};
 use clawhost_learning::{
-    AfterStep, Curriculum, Experience, LayerReport, LayerState, LearnPlan, LearningStage, SavedLayer, StageContext,
-    Staged, TaskNeeds, WarmUp,
+    AfterStep, Curriculum, Experience, LayerReport, LayerState, LearnPlan, LearningError, LearningStage, SavedLayer,
+    StageContext, Staged, TaskNeeds, WarmUp,
 };
 use clawhost_play::ChatPolicy;
 use serde_json::Value;
@@ -55,8 +56,12 @@ impl LearningStage for Observed {
         self.inner.save(context).await
     }
 
-    fn ledger(&self) -> Option<PlaybookLedger> {
-        self.inner.ledger()
+    async fn lineage(&mut self, learning: &dyn LearningStore) -> Result<Option<Lineage>, LearningError> {
+        self.inner.lineage(learning).await
+    }
+
+    fn ledger(&self, used: Lineage) -> Option<PlaybookLedger> {
+        self.inner.ledger(used)
     }
 
     async fn warm_up(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {

@@ -81,7 +81,7 @@ async fn a_candidate_that_suits_only_the_first_topic_is_rarely_promoted() {
     let mut promoted = 0;
     for seed in 0..RUNS {
         let context = Context { seed, options: vec![] };
-        let tasks = fetch_shuffled(&environment, &context, "val", 400, |_| true).await.unwrap();
+        let tasks = fetch_shuffled(&environment, &context, ("val", seed), 400, |_| true).await.unwrap();
         assert_eq!(tasks.len(), 400, "every task once");
         let one = NonZeroU32::MIN;
         let mut evidence = GateEvidence::new(one, Form::Binary, Question::Better, 0.05, 400).unwrap();

@@ -46,11 +46,11 @@ pub struct BudgetPlan {
 }
 
 impl BudgetPlan {
-    /// Divides `budget` episodes. `alpha` is that of all candidates of the playbook, `candidate` the number of the next one.
+    /// Divides `budget` episodes for the first candidate of a playbook. `alpha` is that of all its candidates.
     ///
     /// # Errors
     /// The budget is below [`FEWEST`]: nothing could be learned with it.
-    pub fn new(budget: u64, alpha: f64, candidate: NonZeroU32) -> Result<Self, LearnError> {
+    pub fn new(budget: u64, alpha: f64) -> Result<Self, LearnError> {
         if budget < FEWEST {
             return Err(LearnError::Budget { budget, fewest: FEWEST });
         }
@@ -60,9 +60,21 @@ impl BudgetPlan {
         let batch = training / batches;
         // What does not fill a batch goes to the gate.
         let pairs = (budget - batches * batch) / 2;
-        let alpha = alpha_of(candidate, alpha);
+        let alpha = alpha_of(NonZeroU32::MIN, alpha);
         let smallest_lift = smallest_lift(alpha, pairs, LOST, POWER);
         Ok(Self { budget, batches, batch, pairs, alpha, power: POWER, smallest_lift })
+    }
+
+    /// The same division after a number of tested candidates: the next one has less alpha, so its lift must be larger. `alpha` is that of
+    /// all candidates.
+    ///
+    /// # Errors
+    /// The pairs find no lift any more.
+    pub fn after(self, candidates: u32, alpha: f64) -> Result<Self, LearnError> {
+        let alpha = alpha_of(NonZeroU32::MIN.saturating_add(candidates), alpha);
+        let smallest_lift = smallest_lift(alpha, self.pairs, LOST, POWER);
+        let spent = LearnError::AlphaSpent { budget: self.budget, candidates, alpha };
+        if smallest_lift.is_none() { Err(spent) } else { Ok(Self { alpha, smallest_lift, ..self }) }
     }
 
     /// Training episodes.
@@ -78,7 +90,7 @@ mod tests {
     #[test]
     fn a_budget_is_divided_into_training_and_pairs() {
         let check = |budget: u64, training: u64, batches: u64, pairs: u64| {
-            let plan = BudgetPlan::new(budget, 0.05, NonZeroU32::MIN).unwrap();
+            let plan = BudgetPlan::new(budget, 0.05).unwrap();
             assert_eq!((plan.training(), plan.batches, plan.pairs), (training, batches, pairs), "{budget}");
             assert!(plan.training() + 2 * plan.pairs <= budget, "{plan:?}");
             assert!(plan.smallest_lift.is_some(), "{plan:?}");
@@ -92,15 +104,28 @@ mod tests {
 
     #[test]
     fn larger_budgets_find_smaller_lifts() {
-        let lift = |budget| BudgetPlan::new(budget, 0.05, NonZeroU32::MIN).unwrap().smallest_lift.unwrap();
+        let lift = |budget| BudgetPlan::new(budget, 0.05).unwrap().smallest_lift.unwrap();
         assert!(lift(48) < 0.55 && lift(300) < lift(150) && lift(1_000) < 0.2, "{} {}", lift(48), lift(1_000));
-        let later = BudgetPlan::new(300, 0.05, NonZeroU32::new(10).unwrap()).unwrap();
+        let later = BudgetPlan::new(300, 0.05).unwrap().after(9, 0.05).unwrap();
         assert!(later.smallest_lift.unwrap() > lift(300), "the tenth candidate has less alpha");
+        assert_eq!((later.training(), later.pairs), (198, 51), "the division is the same, so that a run is resumed");
+        let first = BudgetPlan::new(300, 0.05).unwrap();
+        assert_eq!(first.after(0, 0.05), Ok(first));
+    }
+
+    #[test]
+    fn a_budget_that_decides_nothing_after_many_candidates_is_refused() {
+        let error = BudgetPlan::new(48, 0.05).unwrap().after(400, 0.05).unwrap_err().to_string();
+        assert!(
+            error.starts_with("48 episodes decide nothing about a playbook after 400 tested candidates"),
+            "{error}"
+        );
+        assert!(BudgetPlan::new(1_000, 0.05).unwrap().after(400, 0.05).is_ok());
     }
 
     #[test]
     fn a_budget_that_cannot_teach_anything_is_refused() {
-        let error = BudgetPlan::new(47, 0.05, NonZeroU32::MIN).unwrap_err();
+        let error = BudgetPlan::new(47, 0.05).unwrap_err();
         assert_eq!(error.to_string(), "47 episodes are too few to learn anything from: the smallest budget is 48");
     }
 }

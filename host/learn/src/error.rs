@@ -37,6 +37,18 @@ pub enum LearnError {
         /// The smallest one.
         fewest: u64,
     },
+    /// A budget whose pairs cannot decide about a playbook, because earlier candidates have used its alpha.
+    #[error(
+        "{budget} episodes decide nothing about a playbook after {candidates} tested candidates: only alpha {alpha:.1e} is left for the next one"
+    )]
+    AlphaSpent {
+        /// The wanted budget.
+        budget: u64,
+        /// Candidates that were tested.
+        candidates: u32,
+        /// The alpha of the next one.
+        alpha: f64,
+    },
     /// The gate has no basis for a comparison.
     #[error("gate: {0}")]
     Gate(String),

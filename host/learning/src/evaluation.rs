@@ -9,13 +9,13 @@ use crate::experience::by_group;
 use crate::playbook_guidance::Arms;
 use crate::report::{ArmReport, Evaluation, Mean, Missing};
 use crate::sides::Sides;
-use crate::splits::Splits;
+use crate::splits::{Splits, listed};
 use crate::stage::{LayerState, LearningStage, StageContext};
 use crate::{LearningError, Staged};
 use clawhost_core::{Context, RunId, RunKind, RunLabels, SpecDocument};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_play::{
-    Cancel, ChatPolicy, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, play_run, range,
+    Cancel, ChatPolicy, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, Tasks, play_run, range,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,13 +25,21 @@ use std::sync::Arc;
 /// seed serves both. Below 2^53, the largest integer that every JSON reader represents exactly.
 const BEHIND: u64 = 1 << 40;
 
+/// The position of a test's first group: behind those that earlier runs of the playbook tested (`used`).
+fn first_position(splits: &Splits, used: u64, tasks: &Tasks) -> u64 {
+    let behind = if splits.test.half.is_some() { BEHIND } else { 0 };
+    // A multiple of the number of tasks, so that the first position plays the first task.
+    let round = (tasks.len() as u64).max(1);
+    (behind - behind % round).saturating_add(used)
+}
+
 /// The plan of a phase: `pairs` groups with a member per arm, with seeds that neither training nor the gate uses. If some
 /// arms are `paired`, all are, including one in a phase of its own: then all arms sample answers with the same seeds.
-fn test_plan(play: &Plan, splits: &Splits, pairs: u64, arms: u32, paired: bool) -> Plan {
+fn test_plan(play: &Plan, splits: &Splits, (first_group, pairs): (u64, u64), arms: u32, paired: bool) -> Plan {
     Plan {
         episodes: pairs.saturating_mul(u64::from(arms)),
         group: arms,
-        first_group: if splits.test.half.is_some() { BEHIND } else { 0 },
+        first_group,
         paired,
         branch_at: None,
         split: Some(splits.test.split.clone()),
@@ -141,7 +149,10 @@ impl EvaluationStage {
         let now = vec![true; self.exclusive.iter().filter(|exclusive| **exclusive).count()];
         self.act(stages, &now, context).await?;
         let tested: Vec<Tested> = tested.into_iter().map(Option::unwrap_or_default).collect();
-        Ok(self.compared(&arms, &tested, context))
+        let mut evaluation = self.compared(&arms, &tested, context);
+        let tasks = test_tasks(context).await?;
+        evaluation.reused = context.lineage.tested_before(context.plan.test_pairs, tasks.len() as u64);
+        Ok(evaluation)
     }
 
     async fn act(
@@ -184,6 +195,14 @@ fn policy_of(stages: &[Box<dyn LearningStage>], arm: &Arm, policy: ChatPolicy) -
     stages.iter().zip(arm).fold(policy, |policy, (stage, now)| stage.serving_policy(policy, state(now)))
 }
 
+/// The test tasks of a run, in the order of its playbook.
+async fn test_tasks(context: &StageContext<'_>) -> Staged<Tasks> {
+    let (environment, play) = (context.ports.environment.as_ref(), &context.plan.play);
+    let asked = Context { seed: play.seed, options: play.options.clone() };
+    let wanted = listed(context.lineage.test, context.plan.test_pairs);
+    Ok(context.splits.test.fetch(environment, &asked, context.lineage.order, wanted).await?)
+}
+
 /// Plays arms side by side on the test tasks. They differ only in their guidance.
 async fn play_arms(
     name: &str,
@@ -192,10 +211,10 @@ async fn play_arms(
     context: &StageContext<'_>,
 ) -> Staged<Vec<Tested>> {
     let pairs = context.plan.test_pairs;
-    let asked = Context { seed: context.plan.play.seed, options: context.plan.play.options.clone() };
-    let tasks = context.splits.test.fetch(context.ports.environment.as_ref(), &asked, pairs).await?;
+    let tasks = test_tasks(context).await?;
+    let first = first_position(context.splits, context.lineage.test, &tasks);
     let arms = u32::try_from(policies.len()).unwrap_or(u32::MAX).max(1);
-    let plan = test_plan(&context.plan.play, context.splits, pairs, arms, paired);
+    let plan = test_plan(&context.plan.play, context.splits, (first, pairs), arms, paired);
     let policy = match policies.as_slice() {
         [alone] => alone.clone(),
         // Everything but the guidance is the same in all arms.
@@ -205,7 +224,7 @@ async fn play_arms(
         }
         [] => context.ports.policy.clone(),
     };
-    let (first, sides) = (plan.first_group, Sides::new(plan.seed, policies.len()));
+    let sides = Sides::new(plan.seed, policies.len());
     let phase = context.phase(name, plan, policy, tasks).await?;
     Ok(tested(&phase.episodes, policies.len(), |group, member| sides.of(first.saturating_add(group), member)))
 }
@@ -274,6 +293,7 @@ fn evaluation(
         after: mean(after),
         lift: Mean::of(lift).map(|lift| lift.widened(pairs)),
         arms: Vec::new(),
+        reused: 0,
     }
 }
 
@@ -292,12 +312,13 @@ pub async fn evaluate_playbooks(
 ) -> Result<(Evaluation, RunReport), LearningError> {
     let splits = Splits::of(ports.environment.as_ref(), None)?;
     let context = Context { seed: play.seed, options: play.options.clone() };
-    let tasks = splits.test.fetch(ports.environment.as_ref(), &context, pairs).await?;
+    let tasks = splits.test.fetch(ports.environment.as_ref(), &context, play.seed, pairs).await?;
     let rewards = ports.rewards.clone();
     let arm = |view: PlaybookView| Some(Arc::new(crate::UniformPlaybook(view)) as Arc<dyn Guidance>);
     ports.policy = ports.policy.guided(Arc::new(Arms::new(vec![arm(before), arm(after)], play.seed)));
-    let plan = test_plan(play, &splits, pairs, 2, true);
-    let (first, sides) = (plan.first_group, Sides::new(play.seed, 2));
+    let first = first_position(&splits, 0, &tasks);
+    let plan = test_plan(play, &splits, (first, pairs), 2, true);
+    let sides = Sides::new(play.seed, 2);
     let request = RunRequest {
         kind: RunKind::Evaluate,
         tasks: Some(tasks),

@@ -17,7 +17,7 @@ use crate::plan::{LearnPlan, LearnPorts, learn_basis};
 use crate::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use crate::rollouts::Rollouts;
 use crate::source::{ExperienceRequest, ExperienceSource};
-use crate::splits::Splits;
+use crate::splits::{Splits, listed};
 use crate::stage::{LayerState, LearningStage, StageContext, WarmUp};
 use crate::training_thread::TrainingThread;
 use crate::{Halt, LearnObserver, LearningError, Staged, Stopped};
@@ -25,6 +25,7 @@ use clawhost_core::{
     Checkpoint, Context, Digest, LearningStore, PlaybookVersion, RunId, RunKind, RunLabels, RunRecord, SpecDocument,
     content_root_of_phases,
 };
+use clawhost_learn::playbook::Lineage;
 use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
 use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_shuffled};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,10 @@ struct LoopState {
     layers: BTreeMap<String, Value>,
     /// Test results from before the first reward, if they are measured then.
     baseline: Option<Baseline>,
+    /// What earlier runs of the playbook used. This run begins behind it.
+    lineage: Lineage,
+    /// Whether the test split was played to the end.
+    tested: bool,
 }
 
 /// How a learning run starts.
@@ -93,6 +98,7 @@ macro_rules! context {
             training: &$of.training,
             cancel: $of.cancel,
             observer: $of.observer,
+            lineage: &$of.state.lineage,
         }
     };
 }
@@ -110,7 +116,13 @@ pub async fn learn(
     observer: &dyn LearnObserver,
 ) -> Result<LearnReport, LearningError> {
     let basis = learn_basis(&plan, &ports)?;
-    let mut learning_loop = LearningLoop::new(run, plan, ports, cancel, observer).await?;
+    let known = match start {
+        LearnStart::Resumed => {
+            ports.learning.last_checkpoint(&run).await?.map(|(_, state)| saved(&run, state)).transpose()?
+        }
+        LearnStart::New(_) | LearnStart::Labelled(..) => None,
+    };
+    let mut learning_loop = LearningLoop::new(run, plan, ports, known, (cancel, observer)).await?;
     match learning_loop.start(start, basis).await {
         Ok(()) => learning_loop.conduct().await,
         // There is no checkpoint yet that a report could describe.
@@ -119,28 +131,55 @@ pub async fn learn(
     }
 }
 
+/// The loop's part of a checkpoint of a run.
+fn saved(run: &RunId, state: Value) -> Result<LoopState, LearningError> {
+    serde_json::from_value(state)
+        .map_err(|error| LearningError::Checkpoint { run: run.clone(), why: error.to_string() })
+}
+
+/// What earlier runs used of the playbook that a layer learns.
+async fn begun(
+    stages: &mut [Box<dyn LearningStage>],
+    learning: &dyn LearningStore,
+    seed: u64,
+) -> Result<Lineage, LearningError> {
+    for stage in stages {
+        if let Some(lineage) = stage.lineage(learning).await? {
+            return Ok(lineage);
+        }
+    }
+    Ok(Lineage::new(seed))
+}
+
 impl<'a> LearningLoop<'a> {
+    /// `known`: the state of a run that is resumed.
     async fn new(
         run: RunId,
         plan: LearnPlan,
         ports: LearnPorts,
-        cancel: &'a Cancel,
-        observer: &'a dyn LearnObserver,
+        known: Option<LoopState>,
+        (cancel, observer): (&'a Cancel, &'a dyn LearnObserver),
     ) -> Result<Self, LearningError> {
-        let LearnPorts { play: ports, learning, stages, source } = ports;
+        let LearnPorts { play: ports, learning, mut stages, source } = ports;
+        let lineage = match known {
+            Some(state) => state.lineage,
+            None => begun(&mut stages, learning.as_ref(), plan.play.seed).await?,
+        };
         let environment = ports.environment.clone();
         let splits = Splits::of(environment.as_ref(), plan.play.split.as_deref())?;
         let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
         let needs = stages.iter().map(|stage| stage.needs(&plan));
         let (shown, decided) = needs.fold((0, 0), |(train, val), one| (one.train.max(train), one.val.max(val)));
         let wanted = plan.groups().saturating_mul(plan.iterations).max(shown);
-        let train = fetch_shuffled(environment.as_ref(), &context, &splits.train, wanted, |_| true).await?;
-        let val = splits.val.fetch(environment.as_ref(), &context, decided.max(1)).await?;
+        let (order, wanted) = (lineage.order, listed(lineage.train, wanted));
+        let train = fetch_shuffled(environment.as_ref(), &context, (&splits.train, order), wanted, |_| true).await?;
+        let decided = listed(lineage.gate, decided.max(1));
+        let val = splits.val.fetch(environment.as_ref(), &context, order, decided).await?;
         if plan.test_pairs > 0 {
             // Fail now rather than after hours of training.
-            splits.test.fetch(environment.as_ref(), &context, plan.test_pairs).await?;
+            splits.test.fetch(environment.as_ref(), &context, order, plan.test_pairs).await?;
         }
-        let (training, state) = (TrainingThread::start()?, LoopState::default());
+        let (training, state) = (TrainingThread::start()?, LoopState { lineage, ..LoopState::default() });
         let source = source.unwrap_or_else(|| Box::new(Rollouts));
         Ok(Self { run, plan, ports, learning, stages, source, splits, train, val, training, state, cancel, observer })
     }
@@ -199,8 +238,7 @@ impl<'a> LearningLoop<'a> {
     /// Restores the last checkpoint. False if there is none.
     async fn reload(&mut self) -> Staged<bool> {
         let Some((_, state)) = self.learning.last_checkpoint(&self.run).await? else { return Ok(false) };
-        let damaged = |why: String| LearningError::Checkpoint { run: self.run.clone(), why };
-        self.state = serde_json::from_value(state).map_err(|error| damaged(error.to_string()))?;
+        self.state = saved(&self.run, state)?;
         for place in 0..self.stages.len() {
             let policy = self.ports.policy.clone();
             let Some(stage) = self.stages.get_mut(place) else { continue };
@@ -409,7 +447,7 @@ impl<'a> LearningLoop<'a> {
             large,
             report,
             versions,
-            ledger: self.stages.iter().find_map(|stage| stage.ledger()),
+            ledger: self.stages.iter().find_map(|stage| stage.ledger(self.used())),
             spent: self.ports.meter.spent(),
         };
         Ok(self.learning.checkpoint(checkpoint).await?)
@@ -423,7 +461,24 @@ impl<'a> LearningLoop<'a> {
         let policy = self.ports.policy.clone();
         let context = context!(self, policy);
         let found = evaluation.evaluate(&mut self.stages, self.state.baseline.as_ref(), &context).await?;
+        self.state.tested = true;
+        if self.stages.iter().any(|stage| stage.ledger(self.used()).is_some()) {
+            // The next run of the playbook tests other tasks.
+            self.checkpoint(None, Vec::new()).await?;
+        }
         Ok(Some(found))
+    }
+
+    /// What the playbook's runs have used after this much of this one, without what layers use on their own.
+    fn used(&self) -> Lineage {
+        let LoopState { lineage, iteration, tested, .. } = self.state;
+        let tests = if tested { self.plan.test_pairs } else { 0 };
+        Lineage {
+            runs: lineage.runs.saturating_add(1),
+            train: lineage.train.saturating_add(iteration.saturating_mul(self.plan.groups())),
+            test: lineage.test.saturating_add(tests),
+            ..lineage
+        }
     }
 
     /// Takes `&mut self` so that the future is `Send`: stages need not be `Sync`.

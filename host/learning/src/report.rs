@@ -278,6 +278,9 @@ pub struct Evaluation {
     pub pairs: u64,
     /// Number of different tasks among them.
     pub tasks: u64,
+    /// Test tasks that earlier runs of the playbook had tested, because the split has no others.
+    #[serde(default)]
+    pub reused: u64,
     /// Pairs that were not scored.
     pub missing: Missing,
     /// Mean reward before learning.

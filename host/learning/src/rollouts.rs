@@ -47,7 +47,7 @@ impl ExperienceSource for Rollouts {
         let (number, groups) = (context.iteration, context.plan.groups());
         let plan = Plan {
             split: Some(context.splits.train.clone()),
-            first_group: number.saturating_mul(groups),
+            first_group: context.lineage.train.saturating_add(number.saturating_mul(groups)),
             paired: false,
             branch_at: None,
             ..context.plan.play.clone()

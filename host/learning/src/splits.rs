@@ -62,16 +62,25 @@ impl Splits {
     }
 }
 
+/// Most tasks that are listed so that a run begins behind earlier ones: some 100 MB. Behind them tasks come again, with other seeds.
+const LISTED: u64 = 1 << 17;
+
+/// How many tasks to list for `needed` positions from `first` on. Position `p` plays task `p` modulo their number.
+pub(crate) fn listed(first: u64, needed: u64) -> u64 {
+    first.saturating_add(needed).min(LISTED.max(needed))
+}
+
 impl HeldOut {
-    /// At most `wanted` of its tasks, in an order that is drawn by the context's seed.
+    /// At most `wanted` of its tasks, in an order that is drawn by the seed `order`.
     pub(crate) async fn fetch(
         &self,
         environment: &dyn Environment,
         context: &Context,
+        order: u64,
         wanted: u64,
     ) -> Result<Tasks, LearningError> {
         let is_ours = |id: &str| self.half.is_none_or(|half| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half);
-        let found = fetch_shuffled(environment, context, &self.split, wanted, |task| is_ours(&task.id)).await;
+        let found = fetch_shuffled(environment, context, (&self.split, order), wanted, |task| is_ours(&task.id)).await;
         Ok(found.map_err(|error| match error {
             PlayError::NoTasks { environment, split } if self.half.is_some() => {
                 PlayError::NoTasks { environment, split: format!("half of {split}") }

@@ -12,9 +12,10 @@ use crate::report::{LayerIteration, LayerReport};
 use crate::splits::Splits;
 use crate::training_thread::TrainingThread;
 use crate::weights::Curriculum;
-use crate::{LearnObserver, LearnPlan, Staged, Stopped};
+use crate::{LearnObserver, LearnPlan, LearningError, Staged, Stopped};
 use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, LearningStore, PlaybookLedger, PlaybookVersion, RunId};
+use clawhost_learn::playbook::Lineage;
 use clawhost_learn::{Batch, Layer, LayerOutcome};
 use clawhost_play::{Cancel, ChatPolicy, Observer, Plan, Ports, StopReason, Tasks};
 use serde_json::Value;
@@ -91,6 +92,8 @@ pub struct StageContext<'a> {
     pub cancel: &'a Cancel,
     /// The observer.
     pub observer: &'a dyn LearnObserver,
+    /// What earlier runs of the playbook used. This run begins behind it.
+    pub lineage: &'a Lineage,
 }
 
 impl StageContext<'_> {
@@ -142,8 +145,17 @@ pub trait LearningStage: Send {
     /// The layer's part of a checkpoint.
     async fn save(&mut self, context: &StageContext<'_>) -> Staged<SavedLayer>;
 
-    /// What the store keeps about the layer's playbook besides its versions; `None` without a playbook.
-    fn ledger(&self) -> Option<PlaybookLedger> {
+    /// What earlier runs used of the layer's playbook; `None` without a playbook, or before its first run.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn lineage(&mut self, _: &dyn LearningStore) -> Result<Option<Lineage>, LearningError> {
+        Ok(None)
+    }
+
+    /// What the store keeps about the layer's playbook besides its versions; `None` without a playbook. `used`: what its runs have used
+    /// by now, apart from what the layer itself uses.
+    fn ledger(&self, _used: Lineage) -> Option<PlaybookLedger> {
         None
     }
 

@@ -106,7 +106,7 @@ pub fn task_rank(seed: u64, split: &str, id: &str) -> u64 {
     derive_seed(seed, &format!("order/{split}/{id}"), 0)
 }
 
-/// At most `wanted` tasks of a split that `keep` accepts, in an order that is drawn by the context's seed, with their digests.
+/// At most `wanted` tasks of a split that `keep` accepts, in an order that is drawn by the seed `order`, with their digests.
 ///
 /// A published order may be sorted, by topic for example. A test that may stop early would then see one topic only. Successive
 /// blocks of [`SHUFFLED`] published tasks are shuffled. The result for fewer `wanted` tasks is a prefix of the result for more.
@@ -116,7 +116,7 @@ pub fn task_rank(seed: u64, split: &str, id: &str) -> u64 {
 pub async fn fetch_shuffled(
     environment: &dyn Environment,
     context: &Context,
-    split: &str,
+    (split, order): (&str, u64),
     wanted: u64,
     keep: impl Fn(&Task) -> bool + Send,
 ) -> Result<Tasks, PlayError> {
@@ -126,7 +126,7 @@ pub async fn fetch_shuffled(
         let known = listing.tasks.len();
         listing.read(environment, context, split, (known as u64).saturating_add(SHUFFLED)).await?;
         let block = listing.tasks.iter().skip(known).filter(|task| keep(task));
-        let rank = |task: &Arc<Task>| task_rank(context.seed, split, &task.id);
+        let rank = |task: &Arc<Task>| task_rank(order, split, &task.id);
         let mut block: Vec<(u64, Arc<Task>)> = block.map(|task| (rank(task), task.clone())).collect();
         block.sort_by_key(|(rank, _)| *rank);
         chosen.extend(block.into_iter().map(|(_, task)| task).take(wanted - chosen.len()));

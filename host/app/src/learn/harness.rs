@@ -8,7 +8,6 @@ use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
 use clawhost_run_config::{EvolveSpec, HarnessSpec, Key, RunSpec, Work};
-use std::num::NonZeroU32;
 
 /// Size of the fixed set of tasks. An evaluation on it takes a twentieth of the budget, so that several are possible.
 /// It has a lower bound, to distinguish candidates at all, and an upper bound, beyond which more tasks add little.
@@ -21,7 +20,7 @@ pub(super) fn divide(spec: &mut RunSpec) -> Result<(), AppError> {
     let Some((Some(budget), alpha)) = spec.harness().map(|harness| (harness.budget, harness.alpha)) else {
         return Ok(());
     };
-    let plan = BudgetPlan::new(budget, alpha, NonZeroU32::MIN)?;
+    let plan = BudgetPlan::new(budget, alpha)?;
     spec.play.episodes = plan.batch;
     // Every episode has another task: nothing is compared inside a group.
     spec.play.group = 1;
@@ -38,7 +37,16 @@ pub(super) fn divide(spec: &mut RunSpec) -> Result<(), AppError> {
 
 /// The division of a budget. It was divided before, so it is not too small.
 pub(super) fn budget(harness: &HarnessSpec) -> Option<BudgetPlan> {
-    harness.budget.and_then(|budget| BudgetPlan::new(budget, harness.alpha, NonZeroU32::MIN).ok())
+    harness.budget.and_then(|budget| BudgetPlan::new(budget, harness.alpha).ok())
+}
+
+/// What a budget finds after the tested candidates of a playbook. `None`: the run has no budget.
+///
+/// # Errors
+/// It finds nothing.
+pub(super) fn budget_after(spec: &RunSpec, candidates: u32) -> Result<Option<BudgetPlan>, AppError> {
+    let Some(harness) = spec.harness() else { return Ok(None) };
+    Ok(budget(harness).map(|plan| plan.after(candidates, harness.alpha)).transpose()?)
 }
 
 /// The plan of the harness layer.

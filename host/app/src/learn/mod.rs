@@ -166,14 +166,15 @@ fn pool(
 /// As [`learn`], for everything that is loaded.
 pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
     let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
+    let mut budget = None;
     if let Some(name) = &playbook {
         let beginning = Beginning::of(workspace.reader()?.as_ref(), name, None)?;
+        budget = harness::budget_after(&session.spec, beginning.candidates())?;
         beginning.warnings(&session.spec)?.into_iter().for_each(|warning| events.event(Event::Warning(warning)));
     }
     let digest = learn_digest(&plan, &ports)?;
     let judges = ports.play.rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect();
     let episodes = budget::episodes(&session.spec, &plan);
-    let budget = session.spec.harness().and_then(harness::budget);
     let model = model.map(|model| model.size());
     Ok(Rehearsal { spec: session.spec, plan, digest, judges, model, episodes, budget })
 }
@@ -203,6 +204,10 @@ pub async fn learn(
         Some(name) => Some(Beginning::of(workspace.reader()?.as_ref(), name, is_resumed.then_some(&run))?),
         None => None,
     };
+    if let Some(beginning) = beginning.as_ref().filter(|_| !is_resumed) {
+        // Before anything is paid for.
+        harness::budget_after(&session.spec, beginning.candidates())?;
+    }
     let playbook_before = beginning.as_ref().and_then(Beginning::number);
     let out = match (&model, session.spec.weights()) {
         (Some(model), Some(weights)) => {

@@ -1,12 +1,12 @@
 //! Import and export of playbooks: JSON documents, and skills in the format of other agents.
 
-use super::served::{check_name, contents, document, pick};
+use super::served::{check_name, contents, document, ledger, pick};
 use super::versions::add;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{StoreReader, escaped};
 use clawhost_files::Refused;
 use clawhost_learn::playbook::Playbook;
-use clawhost_learn::playbook::exchange::{SKILL_FILE, from_json, from_skills, to_json, to_skills};
+use clawhost_learn::playbook::exchange::{SKILL_FILE, Transferred, from_json, from_skills, to_json, to_skills};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,8 @@ pub fn export(reader: &dyn StoreReader, name: &str, number: Option<u64>, path: &
     let version = pick(reader, name, number)?;
     let playbook = document(&version)?;
     if is_kind(path, "json") {
-        write_json(path, &playbook)?;
+        let lineage = ledger(reader, name)?.map(|ledger| ledger.lineage);
+        write_json(path, &Transferred { playbook: playbook.clone(), lineage })?;
     } else {
         write_skills(path, &playbook)?;
     }
@@ -78,11 +79,11 @@ pub fn export(reader: &dyn StoreReader, name: &str, number: Option<u64>, path: &
     })
 }
 
-fn write_json(path: &Path, playbook: &Playbook) -> Result<(), AppError> {
+fn write_json(path: &Path, transferred: &Transferred) -> Result<(), AppError> {
     if path.exists() {
         return Err(RequestError::Target(format!("{} exists already; name a new file", path.display())).into());
     }
-    Ok(std::fs::write(path, to_json(playbook)?).map_err(|error| unusable(path, &error))?)
+    Ok(std::fs::write(path, to_json(transferred)?).map_err(|error| unusable(path, &error))?)
 }
 
 fn write_skills(folder: &Path, playbook: &Playbook) -> Result<(), RequestError> {
@@ -142,21 +143,23 @@ fn text_of(path: &Path) -> Result<String, RequestError> {
 ///
 /// # Errors
 /// The files cannot be read, or contain no playbook or an empty one.
-pub fn read_playbook(path: &Path) -> Result<Playbook, RequestError> {
+pub fn read_playbook(path: &Path) -> Result<Transferred, RequestError> {
+    let skills = |playbook| Transferred { playbook, lineage: None };
     let read = if path.is_dir() {
-        from_skills(&skill_files(path)?)
+        from_skills(&skill_files(path)?).map(skills)
     } else if is_kind(path, "md") {
         // A single skill, whatever its file name is.
-        from_skills(&BTreeMap::from([(SKILL_FILE.to_owned(), text_of(path)?)]))
+        from_skills(&BTreeMap::from([(SKILL_FILE.to_owned(), text_of(path)?)])).map(skills)
     } else {
         from_json(&text_of(path)?)
     };
     let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
-    let playbook = read.map_err(|error| refused(error.to_string()))?;
+    let transferred = read.map_err(|error| refused(error.to_string()))?;
+    let Transferred { playbook, .. } = &transferred;
     if playbook.entries.is_empty() && playbook.sections.is_empty() {
         return Err(refused("it contains nothing to import".to_owned()));
     }
-    Ok(playbook)
+    Ok(transferred)
 }
 
 /// The result of an import.
@@ -174,15 +177,17 @@ pub struct Imported {
     pub sections: usize,
 }
 
-/// Serves the content of files ([`read_playbook`]) as a new version. Evidence is not imported: runs measure it anew.
+/// Serves the content of files ([`read_playbook`]) as a new version. Evidence is not imported: runs measure it anew. What runs elsewhere
+/// have used counts: the next run goes on behind it.
 ///
 /// # Errors
 /// The name is invalid, another process learns or edits the playbook, or the store cannot be written.
-pub async fn import(workspace: &Workspace, name: &str, playbook: &Playbook) -> Result<Imported, AppError> {
+pub async fn import(workspace: &Workspace, name: &str, from: &Transferred) -> Result<Imported, AppError> {
+    let Transferred { playbook, lineage } = from;
     check_name(name)?;
     let (entries, sections) = (playbook.entries.len(), playbook.sections.len());
     let _held = workspace.hold_playbook(name)?;
-    let added = add(workspace, name, playbook, format!("imported, {}", contents(entries, sections))).await?;
+    let added = add(workspace, name, playbook, *lineage, format!("imported, {}", contents(entries, sections))).await?;
     Ok(Imported { name: name.to_owned(), version: added.version, added: added.is_new, entries, sections })
 }
 
@@ -191,6 +196,7 @@ mod tests {
     use super::*;
     use crate::WorkspaceSettings;
     use crate::playbooks::{diff, list, rollback, show};
+    use clawhost_learn::playbook::Lineage;
     use clawhost_learn::{Entry, Lesson};
 
     #[test]
@@ -213,9 +219,28 @@ mod tests {
         check(&std::env::temp_dir().display().to_string(), None);
     }
 
-    fn playbook(lessons: &[&str]) -> Playbook {
+    fn playbook(lessons: &[&str]) -> Transferred {
         let entries = lessons.iter().map(|text| Entry::new(Lesson::read(text), "import")).collect();
-        Playbook { entries, ..Playbook::default() }
+        Transferred { playbook: Playbook { entries, ..Playbook::default() }, lineage: None }
+    }
+
+    #[tokio::test]
+    async fn what_runs_elsewhere_have_used_is_imported_and_exported() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(folder.path().join("data"))).unwrap();
+        let lineage = |candidates, test| Lineage { order: 7, runs: 1, candidates, train: 5, gate: 6, test };
+        let used = |candidates, test| Transferred { lineage: Some(lineage(candidates, test)), ..playbook(&["a"]) };
+        let stored = || ledger(&*workspace.reader().unwrap(), "p").unwrap().map(|ledger| ledger.lineage);
+        import(&workspace, "p", &playbook(&["a"])).await.unwrap();
+        assert_eq!(stored(), None);
+        assert!(!import(&workspace, "p", &used(3, 40)).await.unwrap().added, "the content is known");
+        assert_eq!(stored(), Some(lineage(3, 40)));
+        import(&workspace, "p", &used(2, 90)).await.unwrap();
+        import(&workspace, "p", &playbook(&["b"])).await.unwrap();
+        assert_eq!(stored(), Some(lineage(3, 90)), "nothing becomes unused");
+        let path = folder.path().join("copy.json");
+        export(&*workspace.reader().unwrap(), "p", None, &path).unwrap();
+        assert_eq!(read_playbook(&path).unwrap().lineage, Some(lineage(3, 90)));
     }
 
     #[tokio::test]
@@ -253,7 +278,7 @@ mod tests {
             let path = folder.path().join(name);
             let exported = export(&*reader, "p", Some(2), &path).unwrap();
             assert_eq!((exported.version, exported.entries, exported.sections), (2, 2, 0));
-            assert_eq!(read_playbook(&path).unwrap().digest(), two.digest());
+            assert_eq!(read_playbook(&path).unwrap().playbook.digest(), two.playbook.digest());
             assert!(export(&*reader, "p", None, &path).is_err(), "nothing is overwritten");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::served::{contents, document, ledger};
 use crate::{AppError, TaskDifference, Warning};
-use clawhost_core::{Attributes, Digest, PlaybookVersion, RunId, RunKind, SpecDocument, StoreReader, escaped};
+use clawhost_core::{Attributes, Digest, PlaybookVersion, RunId, RunKind, SpecDocument, StoreReader, counted, escaped};
 use clawhost_learn::playbook::{Playbook, Rendering};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
@@ -123,6 +123,8 @@ pub(crate) struct Beginning {
     /// The origin of the version; without a version, of the remembered lessons.
     origin: Option<Origin>,
     is_remembering: bool,
+    /// Candidates that earlier runs tested.
+    candidates: u32,
 }
 
 impl Beginning {
@@ -134,18 +136,25 @@ impl Beginning {
         let versions = reader.versions(name)?;
         let is_older = |run: Option<&RunId>| resumed.is_none() || run != resumed;
         let version = versions.iter().find(|version| is_older(version.run.as_ref())).cloned();
-        let is_remembering = version.is_none() && ledger(reader, name)?.is_some();
+        let known = ledger(reader, name)?;
+        let is_remembering = version.is_none() && known.is_some();
+        let candidates = known.map_or(0, |known| known.lineage.candidates);
         let origin = match &version {
             Some(version) => Origin::of(reader, &versions, version)?,
             None if is_remembering => Origin::last(reader, name, resumed)?,
             None => None,
         };
-        Ok(Self { playbook: name.to_owned(), version, origin, is_remembering })
+        Ok(Self { playbook: name.to_owned(), version, origin, is_remembering, candidates })
     }
 
     /// The number of the version.
     pub(crate) fn number(&self) -> Option<u64> {
         self.version.as_ref().map(|version| version.number)
+    }
+
+    /// Candidates that earlier runs tested.
+    pub(crate) fn candidates(&self) -> u32 {
+        self.candidates
     }
 
     /// Warnings for the operator before this run continues learning from the version.
@@ -168,18 +177,23 @@ impl Beginning {
     /// # Errors
     /// The version cannot be read.
     pub(crate) fn title(&self) -> Result<String, AppError> {
-        let Self { playbook, version, origin, is_remembering } = self;
+        let Self { playbook, version, origin, is_remembering, candidates } = self;
+        let tested = if *candidates > 0 {
+            format!("; {} tested before", counted(u64::from(*candidates), "candidate"))
+        } else {
+            String::new()
+        };
         let learned = |how: &str| origin.as_ref().map_or(String::new(), |origin| format!(", {how} {}", origin.tasks));
         Ok(match version {
             Some(version) => {
                 let said = document(version)?;
                 let said = contents(said.entries.len(), said.sections.len());
                 let learned = learned("learned in");
-                format!("playbook {playbook} continues from version {} ({said}{learned})", version.number)
+                format!("playbook {playbook} continues from version {} ({said}{learned}){tested}", version.number)
             }
             None if *is_remembering => {
                 let tried = learned("tried in");
-                format!("playbook {playbook} has no version yet and remembers earlier lessons{tried}")
+                format!("playbook {playbook} has no version yet and remembers earlier lessons{tried}{tested}")
             }
             None => format!("playbook {playbook} begins empty"),
         })

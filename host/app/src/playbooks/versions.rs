@@ -1,9 +1,10 @@
 //! Versions of a playbook: comparison and rollback. Versions are added and never removed.
 
-use super::served::{document, pick};
+use super::served::{document, ledger, pick};
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{LearningStore as _, PlaybookVersion, StoreReader};
-use clawhost_learn::playbook::{Difference, Playbook};
+use clawhost_core::{LearningStore as _, PlaybookLedger, PlaybookVersion, StoreReader};
+use clawhost_learn::LearnError;
+use clawhost_learn::playbook::{Difference, Lineage, Playbook};
 use serde::{Serialize, Serializer};
 
 /// What changed between two versions of a playbook.
@@ -57,17 +58,20 @@ pub(super) struct Added {
     pub(super) is_new: bool,
 }
 
-/// Adds a version. The caller holds the playbook's lease.
+/// Adds a version, and what other runs have used of it. The caller holds the playbook's lease.
 pub(super) async fn add(
     workspace: &Workspace,
     name: &str,
     playbook: &Playbook,
+    lineage: Option<Lineage>,
     why: String,
 ) -> Result<Added, AppError> {
     // A new reader each time: none is held while the store writes.
     let newest = || -> Result<Option<PlaybookVersion>, AppError> { Ok(workspace.reader()?.newest_version(name)?) };
     let digest = playbook.digest();
-    if let Some(served) = newest()?.filter(|newest| newest.digest == digest) {
+    let ledger = lineage.map(|lineage| ledger_with(workspace.reader()?.as_ref(), name, lineage)).transpose()?;
+    let served = newest()?.filter(|newest| newest.digest == digest);
+    if let (Some(served), None) = (&served, &ledger) {
         return Ok(Added { version: served.number, is_new: false });
     }
     let version = PlaybookVersion {
@@ -80,8 +84,17 @@ pub(super) async fn add(
         run: None,
         created_at: workspace.clock().now_ms(),
     };
-    workspace.store().add_version(version, None).await?;
-    Ok(Added { version: newest()?.map_or(0, |newest| newest.number), is_new: true })
+    // Does not add content that is served already.
+    workspace.store().add_version(version, ledger).await?;
+    Ok(Added { version: newest()?.map_or(0, |newest| newest.number), is_new: served.is_none() })
+}
+
+/// The ledger of a playbook after runs elsewhere have used this much.
+fn ledger_with(reader: &dyn StoreReader, name: &str, lineage: Lineage) -> Result<PlaybookLedger, AppError> {
+    let mut ledger = ledger(reader, name)?.unwrap_or_default();
+    ledger.lineage = ledger.lineage.merged(lineage);
+    let document = serde_json::to_value(&ledger).map_err(|error| LearnError::Document(error.to_string()))?;
+    Ok(PlaybookLedger { name: name.to_owned(), document })
 }
 
 /// The result of a rollback.
@@ -106,7 +119,7 @@ pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Res
     let _held = workspace.hold_playbook(name)?;
     let target = target(&*workspace.reader()?, name, to)?;
     let why = format!("rolled back to version {}", target.number);
-    let added = add(workspace, name, &document(&target)?, why).await?;
+    let added = add(workspace, name, &document(&target)?, None, why).await?;
     Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: target.number })
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn proof(
     evaluation: &Evaluation,
     [first, second]: [&str; 2],
 ) -> std::io::Result<()> {
-    let Evaluation { split, pairs, tasks, missing, before, after, lift: difference, arms } = evaluation;
+    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms } = evaluation;
     let lost = match missing.all() {
         0 => String::new(),
         all => format!(
@@ -38,6 +38,13 @@ pub(crate) fn proof(
         "test        {split}, {}{about}{lost}: both on the same tasks with the same seeds",
         counted(*pairs, "pair")
     )?;
+    if *reused > 0 {
+        writeln!(
+            out,
+            "  reused    {} that earlier runs of the playbook tested: the split has no others",
+            counted(*reused, "task")
+        )?;
+    }
     writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;

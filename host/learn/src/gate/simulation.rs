@@ -113,7 +113,7 @@ fn a_single_look_test_used_repeatedly_promotes_one_in_five_without_effect() {
 }
 
 #[test]
-fn all_candidates_of_a_run_share_one_error_probability() {
+fn all_candidates_of_a_playbook_share_one_error_probability() {
     let total: f64 = (1..=100_000).map(|number| alpha_of(candidate(number), ALPHA)).sum();
     assert!(total < ALPHA && total > ALPHA * 0.999, "{total}");
 
@@ -132,6 +132,28 @@ fn all_candidates_of_a_run_share_one_error_probability() {
     let runs = RUNS / 4;
     let share = (0..runs).filter(errs).count() as f64 / runs as f64;
     assert!(share <= ALPHA, "{share}");
+}
+
+#[test]
+fn fifty_planned_comparisons_of_a_playbook_share_one_error_probability() {
+    let difference = differences(0.5, 0.0);
+    let errs = |numbers: fn(u32) -> u32, run: u64| {
+        (1..=50).any(|number| {
+            let mut random = Random(run * 100 + u64::from(number));
+            let mut evidence = GateEvidence::planned(candidate(numbers(number)), ALPHA, 51).unwrap();
+            while evidence.decision() == Decision::Continue {
+                evidence.observe(difference(&mut random)).unwrap();
+            }
+            evidence.decision() == Decision::Promote
+        })
+    };
+    let runs = RUNS as u64 / 4;
+    let share = |numbers| (0..runs).filter(|run| errs(numbers, *run)).count() as f64 / runs as f64;
+    let numbered = share(|number| number);
+    assert!(numbered <= ALPHA, "{numbered}");
+    // What this is for: each run with the whole alpha.
+    let anew = share(|_| 1);
+    assert!(anew > 0.5, "{anew}");
 }
 
 #[test]

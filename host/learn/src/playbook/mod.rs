@@ -9,13 +9,14 @@
 //! 5. [`render`] produces the prompt text.
 //!
 //! [`Playbook::digest`] identifies everything that can change an output. [`Playbook::diff`] compares two versions.
-//! [`exchange`] exports and imports playbooks.
+//! [`exchange`] exports and imports playbooks. The [`Lineage`] is what the runs of a playbook have used: tasks, and alpha.
 
 mod budget;
 mod difference;
 mod document;
 mod duplicates;
 pub mod exchange;
+mod lineage;
 mod prose;
 mod rendering;
 mod retrieval;
@@ -27,6 +28,7 @@ pub use difference::Difference;
 pub use document::Playbook;
 pub use duplicates::Embedder;
 pub(crate) use duplicates::Form;
+pub use lineage::Lineage;
 pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
 pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, render};
 pub use retrieval::{Hit, Index};

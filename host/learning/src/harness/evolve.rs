@@ -21,6 +21,7 @@ use super::reflect::shown;
 use super::stage::{EvolvePlan, HarnessStage, Reflecting};
 use crate::phase::phase_id;
 use crate::playbook_guidance::UniformPlaybook;
+use crate::splits::listed;
 use crate::stage::{StageContext, WarmUp};
 use crate::{LearningError, Staged};
 use clawhost_core::{
@@ -193,6 +194,7 @@ impl HarnessStage {
         if let Some(plan) = self.plan.evolve.clone() {
             let course = course(&plan, context).await?;
             let evolving = self.new_evolution(&plan, &course, context)?;
+            self.state.evolved_to = course.positions.values().max().map_or(0, |last| last.saturating_add(1));
             self.state.evolution = Some(EvolutionStage::Evolving(Box::new(evolving)));
         }
         Ok(())
@@ -263,7 +265,7 @@ impl HarnessStage {
             minibatch: usize::try_from(plan.minibatch).unwrap_or(usize::MAX),
             pareto: usize::try_from(fixed).unwrap_or(usize::MAX),
             section: plan.section.clone(),
-            seed: derive_seed(play.seed, "evolve", 0),
+            seed: derive_seed(play.seed, "evolve", context.lineage.runs),
             policy,
         };
         let items = course.positions.keys().cloned().collect();
@@ -406,17 +408,23 @@ impl HarnessStage {
     }
 }
 
-/// The first tasks of the train split, one item each.
+/// The first tasks of the train split behind those that earlier runs used, one item each.
 async fn course(plan: &EvolvePlan, context: &StageContext<'_>) -> Staged<Course> {
     let play = &context.plan.play;
     let asked = Context { seed: play.seed, options: play.options.clone() };
+    let (order, first) = (context.lineage.order, context.lineage.train);
     let wanted = TRAINING_TASKS.saturating_add(plan.pareto);
     let environment = context.ports.environment.as_ref();
-    let tasks = fetch_shuffled(environment, &asked, &context.splits.train, wanted, |_| true).await?;
+    let split = (context.splits.train.as_str(), order);
+    let tasks = fetch_shuffled(environment, &asked, split, listed(first, wanted), |_| true).await?;
     let item = |(position, (task, _)): (u64, &(Arc<clawhost_core::Task>, Digest))| {
         let seed = environment_seed(play.seed, &context.splits.train, position);
         (Item { task: task.id.clone(), seed }, position)
     };
-    let positions = (0..).zip(tasks.iter()).map(item).collect();
+    // Position `p` plays task `p` modulo their number.
+    let count = (tasks.len() as u64).min(wanted);
+    let at = |position: u64| tasks.get(usize::try_from(position % (tasks.len() as u64).max(1)).ok()?);
+    let course = first..first.saturating_add(count);
+    let positions = course.filter_map(|position| Some(item((position, at(position)?)))).collect();
     Ok(Course { tasks, positions })
 }

@@ -13,6 +13,7 @@ use crate::stage::StageContext;
 use clawhost_core::{Digest, Episode};
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Question, Report, Test, difference_of_failed, sign};
 use clawhost_learn::harness::Candidate;
+use clawhost_learn::playbook::Lineage;
 use clawhost_learn::{EntryId, LessonUse, lesson_use};
 use clawhost_play::{Guidance, Plan};
 use serde::{Deserialize, Serialize};
@@ -29,10 +30,10 @@ const LOOK: u64 = 32;
 /// The gate's state across sessions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct GateState {
-    /// Number of candidates so far; each makes the threshold for the next one higher.
-    candidates: u32,
-    /// Pairs played so far; the next session continues with new tasks and seeds.
-    pairs: u64,
+    /// Number of candidates so far, over all runs of the playbook; each makes the threshold for the next one higher.
+    pub(super) candidates: u32,
+    /// Pairs played so far, over all runs of the playbook; the next session continues with new tasks and seeds.
+    pub(super) pairs: u64,
     /// An undecided candidate with its evidence.
     open: Option<Open>,
 }
@@ -57,6 +58,13 @@ struct Seen {
     alike: u64,
     /// How often each new entry could apply, where the candidate played.
     uses: BTreeMap<EntryId, LessonUse>,
+}
+
+impl GateState {
+    /// Behind what earlier runs of the playbook used.
+    pub(super) fn new(lineage: &Lineage) -> Self {
+        Self { candidates: lineage.candidates, pairs: lineage.gate, open: None }
+    }
 }
 
 impl Seen {
@@ -100,7 +108,7 @@ pub struct GateUse {
 /// Report of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateReport {
-    /// Number of the candidate in the run.
+    /// Number of the candidate, over all runs of the playbook.
     pub candidate: u32,
     /// Digest of the candidate.
     pub playbook: Digest,
@@ -262,7 +270,7 @@ impl HarnessStage {
         Ok(Some(report))
     }
 
-    /// Empty evidence for the next candidate of the run.
+    /// Empty evidence for the next candidate of the playbook.
     fn new_evidence(&mut self, candidate: &Candidate) -> Staged<GateEvidence> {
         self.state.gate.candidates = self.state.gate.candidates.saturating_add(1);
         let number = NonZeroU32::new(self.state.gate.candidates).unwrap_or(NonZeroU32::MIN);

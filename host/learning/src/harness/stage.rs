@@ -10,11 +10,11 @@ use crate::report::{HarnessIteration, HarnessReport, LayerDetails, LayerIteratio
 use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
 use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
-use clawhost_core::{Attributes, Episode, PlaybookLedger, PlaybookVersion, Reflector};
+use clawhost_core::{Attributes, Episode, LearningStore, PlaybookLedger, PlaybookVersion, Reflector};
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Admission, EntryRow, Harness, HarnessSettings, Memory};
-use clawhost_learn::playbook::{Embedder, Playbook};
+use clawhost_learn::playbook::{Embedder, Lineage, Playbook};
 use clawhost_learn::{Batch, EntryId, Layer, LayerOutcome, Lesson, LessonUse, ReflectionSchedule, lesson_use};
 use clawhost_play::{ChatPolicy, StopReason};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct GatePlan {
     pub every: u64,
     /// Most pairs of episodes per session.
     pub pairs: u64,
-    /// Probability of promoting any candidate that is not better, over all candidates of a run.
+    /// Probability of promoting any candidate that is not better, over all candidates of the playbook.
     pub alpha: f64,
 }
 
@@ -110,7 +110,7 @@ pub struct HarnessPorts {
 }
 
 /// What the store keeps about a playbook besides its versions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// A row per entry.
     pub entries: Vec<EntryRow>,
@@ -118,6 +118,8 @@ pub struct Ledger {
     pub worth: BTreeMap<EntryId, f64>,
     /// Knowledge for later runs.
     pub memory: Memory,
+    /// What its runs have used.
+    pub lineage: Lineage,
 }
 
 /// The state of the layer between iterations.
@@ -135,22 +137,28 @@ pub(super) struct HarnessState {
     /// `None`: no evolution is planned.
     #[serde(default)]
     pub(super) evolution: Option<EvolutionStage>,
+    /// Candidates that earlier runs tested.
+    candidates_before: u32,
+    /// The first position of the training split that no evolution played.
+    pub(super) evolved_to: u64,
     /// How often each entry could apply in training, of those that were open.
     #[serde(default)]
     uses: BTreeMap<EntryId, LessonUse>,
 }
 
 impl HarnessState {
-    fn new(plan: &HarnessPlan, deployed: Playbook) -> Self {
+    fn new(plan: &HarnessPlan, deployed: Playbook, lineage: &Lineage) -> Self {
         Self {
             harness: Harness::new(plan.settings.clone(), deployed.clone()),
-            gate: GateState::default(),
+            gate: GateState::new(lineage),
             schedule: ReflectionSchedule::new(plan.reflect_every),
             waiting: if plan.budget.is_some() { Waiting::together() } else { Waiting::default() },
             reflections: Reflections::default(),
             scale: RewardScale::default(),
             before: deployed,
             evolution: None,
+            candidates_before: lineage.candidates,
+            evolved_to: 0,
             uses: BTreeMap::new(),
         }
     }
@@ -183,13 +191,15 @@ pub struct HarnessStage {
     /// Reflections and proposals of the current iteration.
     recent: Reflections,
     proposals: u64,
+    /// What other runs of the playbook used while this one was interrupted.
+    elsewhere: Lineage,
 }
 
 impl HarnessStage {
     /// A harness that learns by this plan.
     pub fn new(plan: HarnessPlan, ports: HarnessPorts) -> Self {
-        let state = HarnessState::new(&plan, ports.initial.clone());
-        Self { plan, ports, state, recent: Reflections::default(), proposals: 0 }
+        let state = HarnessState::new(&plan, ports.initial.clone(), &Lineage::default());
+        Self { plan, ports, state, recent: Reflections::default(), proposals: 0, elsewhere: Lineage::default() }
     }
 
     /// Difference between the best and the worst possible reward.
@@ -217,10 +227,16 @@ impl HarnessStage {
             created_at: context.ports.clock.now_ms(),
         }
     }
+}
 
-    fn broken(&self, error: &serde_json::Error) -> LearningError {
-        LearningError::Playbook { playbook: self.ports.playbook.clone(), why: error.to_string() }
-    }
+/// What the store keeps about a playbook.
+async fn stored_ledger(playbook: &str, learning: &dyn LearningStore) -> Result<Option<Ledger>, LearningError> {
+    let Some(stored) = learning.ledger(playbook).await? else { return Ok(None) };
+    serde_json::from_value(stored.document).map(Some).map_err(|error| broken(playbook, &error))
+}
+
+fn broken(playbook: &str, error: &serde_json::Error) -> LearningError {
+    LearningError::Playbook { playbook: playbook.to_owned(), why: error.to_string() }
 }
 
 #[async_trait]
@@ -248,12 +264,13 @@ impl LearningStage for HarnessStage {
 
     async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()> {
         let deployed = match context.learning.playbook(&self.ports.playbook).await? {
-            Some(version) => serde_json::from_value(version.document).map_err(|error| self.broken(&error))?,
+            Some(version) => {
+                serde_json::from_value(version.document).map_err(|error| broken(&self.ports.playbook, &error))?
+            }
             None => self.ports.initial.clone(),
         };
-        self.state = HarnessState::new(&self.plan, deployed);
-        if let Some(ledger) = context.learning.ledger(&self.ports.playbook).await? {
-            let ledger: Ledger = serde_json::from_value(ledger.document).map_err(|error| self.broken(&error))?;
+        self.state = HarnessState::new(&self.plan, deployed, context.lineage);
+        if let Some(ledger) = stored_ledger(&self.ports.playbook, context.learning).await? {
             self.state.harness.remember(ledger.memory);
         }
         let harness = &mut self.state.harness;
@@ -272,6 +289,10 @@ impl LearningStage for HarnessStage {
             let (playbook, run) = (self.ports.playbook.clone(), context.run.clone());
             return Err(LearningError::PlaybookChanged { playbook, run }.into());
         }
+        // Another run of the playbook may have tested candidates since.
+        let used = self.lineage(context.learning).await?.unwrap_or_default();
+        self.state.gate.candidates = self.state.gate.candidates.max(used.candidates);
+        self.elsewhere = used;
         self.compare_by_embedder();
         Ok(())
     }
@@ -281,9 +302,15 @@ impl LearningStage for HarnessStage {
         Ok(SavedLayer { state, large: BTreeMap::new(), digest: self.state.harness.digest() })
     }
 
-    fn ledger(&self) -> Option<PlaybookLedger> {
-        let harness = &self.state.harness;
-        let ledger = Ledger { entries: self.state.rows(), worth: harness.worth(), memory: harness.memory() };
+    async fn lineage(&mut self, learning: &dyn LearningStore) -> Result<Option<Lineage>, LearningError> {
+        Ok(stored_ledger(&self.ports.playbook, learning).await?.map(|ledger| ledger.lineage))
+    }
+
+    fn ledger(&self, used: Lineage) -> Option<PlaybookLedger> {
+        let (harness, gate) = (&self.state.harness, &self.state.gate);
+        let train = used.train.max(self.state.evolved_to);
+        let lineage = Lineage { candidates: gate.candidates, train, gate: gate.pairs, ..used }.merged(self.elsewhere);
+        let ledger = Ledger { entries: self.state.rows(), worth: harness.worth(), memory: harness.memory(), lineage };
         Some(PlaybookLedger { name: self.ports.playbook.clone(), document: serde_json::json!(ledger) })
     }
 
@@ -379,7 +406,10 @@ impl LearningStage for HarnessStage {
             proposals: harness.counts().clone(),
             reflections: self.state.reflections.clone(),
             evolution: self.state.evolution.as_ref().map(EvolutionStage::report),
-            budget: self.plan.budget,
+            budget: self
+                .plan
+                .budget
+                .map(|plan| plan.after(self.state.candidates_before, self.plan.gate.alpha).unwrap_or(plan)),
             playbook: harness.deployed().digest(),
         }))
     }

@@ -1,7 +1,7 @@
 //! The JSON document of a playbook.
 
-use super::{Imported, assemble, display_tag};
-use crate::playbook::Playbook;
+use super::{Imported, Transferred, assemble, display_tag};
+use crate::playbook::Lineage;
 use crate::{Entry, LearnError, Lesson};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,6 +30,8 @@ struct Document {
     sections: BTreeMap<String, String>,
     #[serde(default)]
     entries: Vec<DocumentEntry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lineage: Option<Lineage>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,7 +55,7 @@ struct DocumentEntry {
 ///
 /// # Errors
 /// [`LearnError::Document`]: serialisation failed.
-pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
+pub fn to_json(Transferred { playbook, lineage }: &Transferred) -> Result<String, LearnError> {
     let entry = |Entry { lesson, tags, .. }: &Entry| DocumentEntry {
         lesson: lesson.clone(),
         tags: tags.clone(),
@@ -66,6 +68,7 @@ pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
         version: VERSION,
         sections: playbook.sections.clone(),
         entries: playbook.entries.iter().map(entry).collect(),
+        lineage: *lineage,
     };
     let text = serde_json::to_string_pretty(&document);
     text.map(|text| text + "\n")
@@ -75,8 +78,8 @@ pub fn to_json(playbook: &Playbook) -> Result<String, LearnError> {
 /// Parses a JSON document. See the [module](super) for what is imported.
 ///
 /// # Errors
-/// Another format or version, an unknown field, a duplicate entry, or a text that the check rejects.
-pub fn from_json(text: &str) -> Result<Playbook, LearnError> {
+/// Another format or version, an unknown field, a duplicate entry, a lineage that no runs can have, or a text that the check rejects.
+pub fn from_json(text: &str) -> Result<Transferred, LearnError> {
     let unreadable = |error: serde_json::Error| LearnError::Document(format!("not a playbook document: {error}"));
     let head: Head = serde_json::from_str(text).map_err(unreadable)?;
     if head.format != FORMAT {
@@ -106,13 +109,21 @@ pub fn from_json(text: &str) -> Result<Playbook, LearnError> {
             tags: entry.tags.into_iter().chain(counters).chain(evidence).collect(),
         }
     };
-    assemble(document.sections.into_iter().collect(), document.entries.into_iter().enumerate().map(entry).collect())
+    if document.lineage.is_some_and(|lineage| !lineage.is_reachable()) {
+        return Err(LearnError::Document(
+            "its `lineage` has numbers that no run reaches; export the playbook again".to_owned(),
+        ));
+    }
+    let entries = document.entries.into_iter().enumerate().map(entry).collect();
+    let playbook = assemble(document.sections.into_iter().collect(), entries)?;
+    Ok(Transferred { playbook, lineage: document.lineage })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Status;
+    use crate::playbook::Playbook;
 
     #[test]
     fn a_playbook_is_a_readable_document() {
@@ -142,8 +153,9 @@ mod tests {
   ]
 }
 "#;
-        assert_eq!(to_json(&playbook).unwrap(), expect);
-        let back = from_json(expect).unwrap();
+        let transferred = Transferred { playbook: playbook.clone(), lineage: None };
+        assert_eq!(to_json(&transferred).unwrap(), expect);
+        let back = from_json(expect).unwrap().playbook;
         assert_eq!(back.digest(), playbook.digest());
         let entry = &back.entries[0];
         assert_eq!((entry.support, &entry.status, entry.created_by.as_str()), (1, &Status::Queued, "import"));
@@ -153,7 +165,7 @@ mod tests {
     fn imported_counters_and_evidence_become_display_tags() {
         let text = r#"{"format": "clawhost-playbook", "version": 1, "entries": [{"lesson": {"text": "Be kind."},
             "tags": ["a"], "helpful": 7, "harmful": 0, "evidence": ["e-1"]}]}"#;
-        let entry = &from_json(text).unwrap().entries[0];
+        let entry = &from_json(text).unwrap().playbook.entries[0];
         assert_eq!(entry.tags, ["a", "imported:helpful=7", "imported:harmful=0", "imported:evidence=e-1"]);
         assert_eq!((entry.support, entry.sources.len(), &entry.status), (1, 0, &Status::Queued));
     }
@@ -162,7 +174,7 @@ mod tests {
     fn imported_texts_are_escaped() {
         let text = r#"{"format": "clawhost-playbook", "version": 1, "sections": {"a\nb": "system: x"},
             "entries": [{"lesson": {"text": "<|im_start|>"}, "tags": ["\u202e"]}]}"#;
-        let playbook = from_json(text).unwrap();
+        let playbook = from_json(text).unwrap().playbook;
         assert_eq!(playbook.sections, BTreeMap::from([("a b".into(), r"system\: x".into())]));
         assert_eq!(playbook.entries[0].lesson, Lesson::Text(r"<\|im_start|>".into()));
         assert_eq!(playbook.entries[0].tags, [r"\u{202e}"]);
@@ -190,5 +202,12 @@ mod tests {
         check(&document(r#", "entries": [{"lesson": {"text": " "}}]"#), "entry 1: the lesson is empty");
         check(&document(r#", "sections": {"a": "AKIAIOSFODNN7EXAMPLE"}"#), "section `a`: the lesson contains a key");
         check(&document(r#", "sections": {"a b": "", "a\nb": ""}"#), "two sections are named `a b`");
+        let lineage = |train: &str| {
+            let rest = format!(r#""order": 1, "runs": 1, "candidates": 1, "train": {train}, "gate": 0, "test": 0"#);
+            document(&format!(r#", "lineage": {{{rest}}}"#))
+        };
+        check(&lineage("18446744073709551615"), "its `lineage` has numbers that no run reaches; export");
+        check(&lineage("-1"), "invalid value: integer `-1`");
+        assert_eq!(from_json(&lineage("7")).unwrap().lineage.map(|lineage| lineage.train), Some(7));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! An export contains what models are shown: sections, lessons, tags and names. Measurements are not exported, because they
 //! hold only for this run's tasks and models. An imported entry is therefore new: it is queued, has a support of 1, and must
-//! pass a trial. Counters and evidence of the source become tags that begin with [`DISPLAY_TAG`], for people only. Texts
+//! pass a trial. What the playbook's runs have used is no measurement: a JSON document has the [`Lineage`], so that a copy does not test with
+//! alpha that was spent, or on tasks that were seen. Skills are texts for other agents and have none. Counters and evidence of the source become tags that begin with [`DISPLAY_TAG`], for people only. Texts
 //! pass [`check`] like every lesson.
 
 mod folders;
@@ -14,8 +15,8 @@ mod skills;
 pub use json::{FORMAT, VERSION, from_json, to_json};
 pub use skills::{SECTIONS_FOLDER, SKILL_FILE, from_skills, to_skills};
 
-use super::Playbook;
 use super::safety::{TextLimits, check, check_section, escape};
+use super::{Lineage, Playbook};
 use crate::{Entry, EntryId, LearnError, Lesson};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,15 @@ pub const IMPORT: &str = "import";
 
 /// Most bytes of an imported text. Skill files are whole documents, but a longer one fits no token budget.
 pub const IMPORTED_BYTES: usize = 64 * 1024;
+
+/// A playbook outside of a data folder.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transferred {
+    /// Its content.
+    pub playbook: Playbook,
+    /// What its runs have used; `None`: unknown, or it had no run.
+    pub lineage: Option<Lineage>,
+}
 
 /// An entry of a file.
 struct Imported {
@@ -101,7 +111,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
         #[test]
         fn export_and_import_round_trip(playbook in any_playbook()) {
-            prop_assert_eq!(from_json(&to_json(&playbook)?)?, playbook.clone());
+            let lineage = Some(Lineage { order: u64::MAX, runs: 2, candidates: 3, train: 4, gate: 5, test: 6 });
+            for transferred in [Transferred { playbook: playbook.clone(), lineage }, Transferred { playbook: playbook.clone(), lineage: None }] {
+                prop_assert_eq!(from_json(&to_json(&transferred)?)?, transferred);
+            }
             let files = to_skills(&playbook);
             prop_assert_eq!(from_skills(&files)?, playbook, "{:#?}", files);
         }
