@@ -1,11 +1,13 @@
 //! Learning with a small number of episodes: lessons are proposed from all episodes, and judged together.
 
 use crate::world::*;
-use clawhost_core::SpecDocument;
+use clawhost_core::{Episode, SpecDocument};
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::{Decision, Test};
 use clawhost_learn::harness::{Admission, HarnessSettings};
 use clawhost_learning::{GatePlan, HarnessPlan, IterationReport, LearnPlan, LearnReport, LearnStart, learn};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const BUDGET: u64 = 100;
 
@@ -52,6 +54,13 @@ async fn training_is_played_with_the_lessons_that_were_proposed_so_far() {
     let rewards: Vec<f64> = report.iterations.iter().filter_map(|one| one.reward).collect();
     assert!(rewards.first() < rewards.last(), "{rewards:?}");
     assert_eq!(report.harness().unwrap().reflections.calls, 2, "one call for each batch, with all tasks");
+    let batch = BudgetPlan::new(BUDGET, 0.05).unwrap().batch;
+    let shown = world.reflectors[0].shown.lock().unwrap();
+    let tasks = |group: &[Arc<Episode>]| group.iter().map(|episode| episode.task.id.clone()).collect::<BTreeSet<_>>();
+    let seen: Vec<u64> = shown.iter().map(|one| tasks(&one.group).len() as u64).collect();
+    assert_eq!(seen, [batch, 2 * batch], "the second call sees the episodes of the first one again");
+    let rewarded = |group: &[Arc<Episode>]| group.iter().any(|episode| episode.reward == Some(1.0));
+    assert!(shown.iter().all(|one| rewarded(&one.group)), "successes too");
 }
 
 #[tokio::test]

@@ -107,7 +107,8 @@ async fn a_resumed_run_counts_the_candidates_of_runs_in_between() {
     *world.environment.cancel_at.lock().unwrap() = Some((40, world.cancel.clone()));
     assert_eq!(world.learn(&longer()).await.stopped, Some(StopReason::Cancelled));
     let other = World { environment: futile(), store: world.store.clone(), ..World::new(Proposer::of(&[GREEN])) };
-    let between = candidates(&run(&other, "other", &longer()).await).into_iter().max().unwrap();
+    let plan = WorldPlan { iterations: 10, test_pairs: 40, ..longer() };
+    let between = candidates(&run(&other, "other", &plan).await).into_iter().max().unwrap();
     let used = lineage(&other).await;
     let later = World { environment: futile(), store: world.store.clone(), ..World::new(Proposer::of(&[RED])) };
     let resumed = later.go_on(&longer()).await.unwrap();

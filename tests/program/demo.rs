@@ -16,7 +16,7 @@ impl Bench {
 #[test]
 fn the_harness_demo_gives_its_proof_on_five_seeds() {
     let Some(bench) = Bench::new("the_demo_of_the_harness") else { return };
-    let mut lifts = Vec::new();
+    let (mut lifts, mut small_lifts) = (Vec::new(), Vec::new());
     for seed in ["1", "2", "3", "4", "5"] {
         let plot = bench.data.path().join("curve.svg");
         let guests = bench.guests.display().to_string();
@@ -33,6 +33,18 @@ fn the_harness_demo_gives_its_proof_on_five_seeds() {
         assert!(mean("shuffled_after") < mean("heldout_after"), "the content of lessons matters");
         assert!(mean("admit_all_after") < mean("heldout_after"), "the measurement matters");
         assert!(mean("oracle") > mean("heldout_after"), "the oracle is the upper bound");
+        let small = harness["small_budgets"].as_array().unwrap();
+        let budgets: Vec<u64> = small.iter().filter_map(|point| point["plan"]["budget"].as_u64()).collect();
+        assert_eq!(budgets, [100, 150, 300]);
+        for point in small {
+            let of = |arm: &str, value: &str| point[arm][value]["mean"].as_f64().unwrap();
+            assert_eq!(of("silent", "lift"), 0.0, "without proposals nothing changes: {point}");
+            assert!(of("shuffled", "lift") < 0.05, "the content of lessons matters: {point}");
+            let played = &point["rules"]["episodes"];
+            let spent = played["train"].as_u64().unwrap() + played["gate"].as_u64().unwrap();
+            assert!(spent <= point["plan"]["budget"].as_u64().unwrap(), "{point}");
+            small_lifts.push(of("rules", "lift"));
+        }
         assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
         assert_eq!(harness["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
         if seed == "1" {
@@ -45,6 +57,8 @@ fn the_harness_demo_gives_its_proof_on_five_seeds() {
     }
     let lift = lifts.iter().sum::<f64>() / lifts.len() as f64;
     assert!(lift >= 0.3, "{lifts:?}");
+    let small = small_lifts.iter().sum::<f64>() / small_lifts.len() as f64;
+    assert!(small >= 0.4, "{small_lifts:?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::halted::{DemoOutcome, Part, outcome};
 use super::harness_arms::HarnessArms;
+use super::harness_curve::{BudgetPoint, curve};
 use super::plant::Plant;
 use super::plugins::{DemoPlugins, plugin_folder};
 use super::step::{DemoStep, HarnessArm};
@@ -51,6 +52,8 @@ pub struct HarnessProof {
     pub shuffled: LearnReport,
     /// The arm that admits every proposal.
     pub everything: LearnReport,
+    /// What small budgets teach, beside placebos.
+    pub small: Vec<BudgetPoint>,
     /// Mean reward of a policy whose prompt has every rule.
     pub ceiling: Option<Mean>,
     /// The planted harmful lesson. `None`: this shop allows none.
@@ -154,6 +157,7 @@ async fn play(
     let (silent, _) = learn(2, HarnessArm::SilentReflector).await?;
     let (shuffled, _) = learn(3, HarnessArm::ShuffledProposals).await?;
     let (everything, _) = learn(4, HarnessArm::EverythingAdmitted).await?;
+    let small = curve(&arms, events).await?;
     let ceiling = arms.ceiling().await?;
     Ok(HarnessProof {
         plugins: folder,
@@ -162,6 +166,7 @@ async fn play(
         silent,
         shuffled,
         everything,
+        small,
         ceiling,
         plant,
         started_ms,

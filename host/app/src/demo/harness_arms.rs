@@ -11,6 +11,8 @@ use clawhost_core::{Attributes, RunId, RunLabels, Sampling, SpecDocument};
 use clawhost_engine::ReflectorPlugin;
 use clawhost_follower::Follower;
 use clawhost_learn::Lesson;
+use clawhost_learn::budget::BudgetPlan;
+use clawhost_learn::gate::ALPHA;
 use clawhost_learn::harness::{Admission, HarnessSettings, PlaybookView};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{
@@ -84,15 +86,38 @@ impl<'a> HarnessArms<'a> {
     /// Runs one arm to its end. Returns the report and the learned playbook.
     pub(super) async fn learn(&self, arm: HarnessArm, planted: &[Lesson]) -> Part<(LearnReport, Playbook)> {
         let (mode, admission) = design(arm);
-        let learning = Arc::new(MemoryStore::default());
         let plan = HarnessPlan {
             settings: HarnessSettings { admission, ..HarnessSettings::default() },
             reflect_every: 1,
-            gate: GatePlan { every: 10, pairs: 512, alpha: 0.05 },
+            gate: GatePlan { every: 10, pairs: 512, alpha: ALPHA },
             evolve: None,
             budget: None,
             planted: if is_planted(arm) { planted.to_vec() } else { Vec::new() },
         };
+        self.run(mode, plan, (self.iterations, self.play.clone())).await
+    }
+
+    /// Learns with a small number of episodes. Nothing is planted.
+    pub(super) async fn learn_with(&self, arm: HarnessArm, budget: BudgetPlan) -> Part<LearnReport> {
+        let plan = HarnessPlan {
+            settings: HarnessSettings { admission: Admission::Bundle, ..HarnessSettings::default() },
+            reflect_every: 1,
+            gate: GatePlan { every: budget.batches, pairs: budget.pairs, alpha: ALPHA },
+            evolve: None,
+            budget: Some(budget),
+            planted: Vec::new(),
+        };
+        let play = Plan { episodes: budget.batch, group: 1, ..self.play.clone() };
+        Ok(self.run(design(arm).0, plan, (budget.batches, play)).await?.0)
+    }
+
+    async fn run(
+        &self,
+        mode: &str,
+        plan: HarnessPlan,
+        (iterations, play): (u64, Plan),
+    ) -> Part<(LearnReport, Playbook)> {
+        let learning = Arc::new(MemoryStore::default());
         let harness = HarnessPorts {
             reflectors: vec![Reflecting {
                 reflector: self.reflector.clone(),
@@ -109,7 +134,7 @@ impl<'a> HarnessArms<'a> {
             stages: vec![Box::new(HarnessStage::new(plan, harness))],
             source: None,
         };
-        let plan = LearnPlan { iterations: self.iterations, play: self.play.clone(), test_pairs: TEST_PAIRS };
+        let plan = LearnPlan { iterations, play, test_pairs: TEST_PAIRS };
         let run = RunId(format!("demo-{mode}"));
         // The run is never stored.
         let start = LearnStart::New(SpecDocument::none());

@@ -1,6 +1,7 @@
 //! Demonstrations: proofs that learning works. They need no API key, no server and no GPU, and record nothing.
 //!
-//! [`demonstrate_harness`] learns a playbook from nothing in a shop with hidden rules, and runs the same loop with placebos.
+//! [`demonstrate_harness`] learns a playbook from nothing in a shop with hidden rules, and runs the same loop with placebos; then with a few
+//! hundred episodes.
 //! [`demonstrate_weights`] trains a tiny model on demonstrations, then with rewards alone, and compares it with controls.
 
 mod game;
@@ -8,6 +9,7 @@ mod game_trial;
 mod halted;
 mod harness;
 mod harness_arms;
+mod harness_curve;
 mod plant;
 mod plugins;
 mod progress;
@@ -20,6 +22,7 @@ pub use game_trial::Measured;
 pub use halted::DemoOutcome;
 pub use harness::{HarnessDemo, HarnessDoubt, HarnessProof, demonstrate_harness, harness_doubts, is_retired};
 pub use harness_arms::{EPISODES, TEST_PAIRS};
+pub use harness_curve::{BUDGETS, BudgetArm, BudgetPoint};
 pub use plant::{Plant, SCOUTED};
 pub use plugins::{PLUGINS_VARIABLE, plugin_folder};
 pub use progress::{Activity, DemoOutline, DemoProgress, DemoStatus};

@@ -1,6 +1,7 @@
 //! The progress of a demonstration, for a terminal, a log or a page.
 
 use super::harness::HarnessDemo;
+use super::harness_curve::BUDGETS;
 use super::step::{DemoStep, HarnessArm};
 use super::weights::WeightsDemo;
 use crate::Event;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// The share of an arm's time that its iterations take. The test at the end takes the rest.
 const ARM_ITERATIONS: f64 = 0.9;
+/// The share that the iterations of a small budget take.
+const SMALL_ITERATIONS: f64 = 0.3;
 /// Below this share there is no estimate of the time left, because it would vary too much.
 const EARLIEST_ESTIMATE: f64 = 0.02;
 
@@ -20,10 +23,12 @@ pub struct DemoOutline {
 }
 
 impl DemoOutline {
-    /// The steps of the harness demonstration: scouting, every arm, and the ceiling.
+    /// The steps of the harness demonstration: scouting, every arm, small budgets, and the ceiling.
     pub fn harness(_: &HarnessDemo) -> Self {
         let mut shares = vec![1.0];
         shares.extend(HarnessArm::ALL.map(|_| 20.0));
+        let small = BUDGETS.into_iter().flat_map(|budget| HarnessArm::SMALL.map(|_| budget as f64 / 500.0 + 0.5));
+        shares.extend(small);
         shares.push(1.0);
         Self { shares }
     }
@@ -134,7 +139,11 @@ impl DemoProgress {
             Event::Iteration { report, of } => {
                 self.curve.extend(report.reward);
                 let done = report.iteration as f64 / (*of).max(1) as f64;
-                let share = if matches!(self.step, Some(DemoStep::Arm { .. })) { ARM_ITERATIONS } else { 1.0 };
+                let share = match self.step {
+                    Some(DemoStep::Arm { .. }) => ARM_ITERATIONS,
+                    Some(DemoStep::Budget { .. }) => SMALL_ITERATIONS,
+                    _ => 1.0,
+                };
                 self.advance(Activity::Iterations { done: report.iteration, of: *of }, done * share);
             }
             Event::WarmedUp { report, plan } => {
@@ -161,7 +170,7 @@ impl DemoProgress {
 
     /// Whether episodes of this step belong to iterations.
     fn is_learning(&self) -> bool {
-        matches!(self.step, Some(DemoStep::Arm { .. } | DemoStep::Learning { .. }))
+        matches!(self.step, Some(DemoStep::Arm { .. } | DemoStep::Budget { .. } | DemoStep::Learning { .. }))
     }
 
     fn work(&mut self, done: u64, of: u64) {

@@ -16,6 +16,8 @@ pub enum HarnessArm {
 impl HarnessArm {
     /// All arms, in the order in which they run.
     pub const ALL: [Self; 4] = [Self::Full, Self::SilentReflector, Self::ShuffledProposals, Self::EverythingAdmitted];
+    /// The arms that learn with small budgets.
+    pub const SMALL: [Self; 3] = [Self::Full, Self::SilentReflector, Self::ShuffledProposals];
 }
 
 /// What a tiny model learns from.
@@ -68,6 +70,13 @@ pub enum DemoStep {
         number: usize,
         /// Number of arms.
         of: usize,
+        /// The arm.
+        arm: HarnessArm,
+    },
+    /// An arm learns with a small number of episodes.
+    Budget {
+        /// Episodes of training and gate.
+        budget: u64,
         /// The arm.
         arm: HarnessArm,
     },

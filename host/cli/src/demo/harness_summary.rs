@@ -3,7 +3,7 @@
 use super::commands::Commands;
 use crate::context::Context;
 use crate::{learn_summary, plot};
-use clawhost_app::demo::{EPISODES, HarnessDemo, HarnessProof, ITERATIONS, TEST_PAIRS};
+use clawhost_app::demo::{BudgetArm, BudgetPoint, EPISODES, HarnessDemo, HarnessProof, ITERATIONS, TEST_PAIRS};
 use clawhost_app::plot::{Curve, svg};
 use clawhost_app::time;
 use clawhost_core::{Condition, counted};
@@ -66,6 +66,7 @@ pub(super) fn json(demo: &HarnessDemo, found: &HarnessProof, drawing: &Path) -> 
             "shuffled_after": after(&found.shuffled),
             "admit_all_after": after(&found.everything),
             "oracle": found.ceiling,
+            "small_budgets": found.small,
             "outcome": found.full.outcome,
             "planted_entry_retired": found.is_plant_retired(),
             "planted_entry": found.planted(),
@@ -158,6 +159,23 @@ fn playbook(out: &mut impl Write, playbook: &Playbook, kept: &[&EntryRow], all: 
     Ok(())
 }
 
+/// The curve of small budgets.
+fn small(out: &mut impl Write, points: &[BudgetPoint]) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "\nLift on the same test tasks with few episodes (`clawhost learn --budget N`), training and gate counted:"
+    )?;
+    writeln!(out, "  {:<10}{:<32}{:<12}shuffled proposals", "episodes", "lift (95 %)", "silent")?;
+    for BudgetPoint { plan, rules, silent, shuffled } in points {
+        let lift = |arm: &BudgetArm| arm.lift.map_or("not measured".to_owned(), |lift| format!("{:+.3}", lift.mean));
+        let interval = rules.lift.map_or(String::new(), |lift| format!(" ({:+.3} to {:+.3})", lift.low, lift.high));
+        let passed = if rules.passed { "" } else { ", nothing passed" };
+        let main = format!("{}{interval}{passed}", lift(rules));
+        writeln!(out, "  {:<10}{main:<32}{:<12}{}", plan.budget, lift(silent), lift(shuffled))?;
+    }
+    Ok(())
+}
+
 fn planted(out: &mut impl Write, found: &HarnessProof) -> anyhow::Result<()> {
     let (Some(plant), Some(row)) = (&found.plant, found.planted()) else { return Ok(()) };
     writeln!(out, "\nPlanted: {}", row.lesson)?;
@@ -207,6 +225,7 @@ pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, 
     }
     playbook(&mut out, &found.playbook, &found.kept(), found.entries())?;
     planted(&mut out, found)?;
+    small(&mut out, &found.small)?;
     writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full, None))?;
     writeln!(out, "curve       {}", drawing.display())?;
     let memory = peak_memory_bytes().map_or(String::new(), |bytes| format!(", {} MiB at most", bytes >> 20));

@@ -20,6 +20,7 @@ pub(super) fn step_words(step: DemoStep) -> String {
         DemoStep::Scouting { episodes } => {
             format!("{} without a playbook, to make a harmful lesson from", counted(episodes, "episode"))
         }
+        DemoStep::Budget { budget, arm } => format!("with {} only: {}", counted(budget, "episode"), arm_words(arm)),
         DemoStep::Arm { number, of, arm } => format!("arm {number} of {of}: {}", arm_words(arm)),
         DemoStep::Ceiling => "the test tasks for a policy that is told every rule, as the ceiling".to_owned(),
         DemoStep::Learning { game, teacher } => {
@@ -114,6 +115,13 @@ mod tests {
             &[0.4],
             None,
             " 25 %  guess: test tasks after demonstrations, likeliest answers, 7 of 400 episodes",
+        );
+        check(
+            DemoStep::Budget { budget: 150, arm: HarnessArm::SilentReflector },
+            Activity::Preparing,
+            &[],
+            None,
+            " 25 %  with 150 episodes only: a silent reflector, so that nothing is learned",
         );
         check(
             DemoStep::Scouting { episodes: 64 },
