@@ -35,6 +35,9 @@ extern void __wasm_import_clawhost_episode_view_method_episode_view_signals(int3
 __attribute__((__import_module__("clawhost:episode/view@0.1.0"), __import_name__("[method]episode-view.artefact")))
 extern void __wasm_import_clawhost_episode_view_method_episode_view_artefact(int32_t, uint8_t *, size_t, uint8_t *);
 
+__attribute__((__import_module__("clawhost:episode/view@0.1.0"), __import_name__("[method]episode-view.reward")))
+extern void __wasm_import_clawhost_episode_view_method_episode_view_reward(int32_t, uint8_t *);
+
 __attribute__((__import_module__("clawhost:episode/view@0.1.0"), __import_name__("[method]group.size")))
 extern int32_t __wasm_import_clawhost_episode_view_method_group_size(int32_t);
 
@@ -730,6 +733,11 @@ void clawhost_episode_view_option_artefact_free(clawhost_episode_view_option_art
   }
 }
 
+void reflector_plugin_option_f64_free(reflector_plugin_option_f64_t *ptr) {
+  if (ptr->is_some) {
+  }
+}
+
 void clawhost_llm_llm_message_free(clawhost_llm_llm_message_t *ptr) {
   clawhost_types_types_message_free(ptr);
 }
@@ -1224,6 +1232,27 @@ bool clawhost_episode_view_method_episode_view_artefact(clawhost_episode_view_bo
         (reflector_plugin_list_u8_t) (reflector_plugin_list_u8_t) { (uint8_t*)(*((uint8_t **) (ptr + (5*sizeof(void*))))), (*((size_t*) (ptr + (6*sizeof(void*))))) },
         (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(*((uint8_t **) (ptr + (7*sizeof(void*))))), (*((size_t*) (ptr + (8*sizeof(void*))))) },
       };
+      break;
+    }
+  }
+  *ret = option.val;
+  return option.is_some;
+}
+
+bool clawhost_episode_view_method_episode_view_reward(clawhost_episode_view_borrow_episode_view_t self, double *ret) {
+  __attribute__((__aligned__(8)))
+  uint8_t ret_area[16];
+  uint8_t *ptr = (uint8_t *) &ret_area;
+  __wasm_import_clawhost_episode_view_method_episode_view_reward((self).__handle, ptr);
+  reflector_plugin_option_f64_t option;
+  switch ((int32_t) *((uint8_t*) (ptr + 0))) {
+    case 0: {
+      option.is_some = false;
+      break;
+    }
+    case 1: {
+      option.is_some = true;
+      option.val = *((double*) (ptr + 8));
       break;
     }
   }

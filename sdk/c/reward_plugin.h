@@ -339,6 +339,11 @@ typedef struct {
   clawhost_episode_view_artefact_t val;
 } clawhost_episode_view_option_artefact_t;
 
+typedef struct {
+  bool is_some;
+  double val;
+} reward_plugin_option_f64_t;
+
 // How much a line matters.
 typedef uint8_t clawhost_log_log_level_t;
 
@@ -687,6 +692,9 @@ extern void clawhost_episode_view_method_episode_view_ending(clawhost_episode_vi
 extern void clawhost_episode_view_method_episode_view_signals(clawhost_episode_view_borrow_episode_view_t self, clawhost_episode_view_list_signal_t *ret);
 // What the episode left behind under a name.
 extern bool clawhost_episode_view_method_episode_view_artefact(clawhost_episode_view_borrow_episode_view_t self, reward_plugin_string_t *name, clawhost_episode_view_artefact_t *ret);
+// The reward that the run's reward functions gave it. For reflectors only: none in rewards, and where it was not
+// scored.
+extern bool clawhost_episode_view_method_episode_view_reward(clawhost_episode_view_borrow_episode_view_t self, double *ret);
 // How many; at least 1.
 extern uint32_t clawhost_episode_view_method_group_size(clawhost_episode_view_borrow_group_t self);
 // One of them, from 0. An index out of range traps.
@@ -799,6 +807,8 @@ void clawhost_episode_view_list_tool_spec_free(clawhost_episode_view_list_tool_s
 void clawhost_episode_view_list_turn_free(clawhost_episode_view_list_turn_t *ptr);
 
 void clawhost_episode_view_option_artefact_free(clawhost_episode_view_option_artefact_t *ptr);
+
+void reward_plugin_option_f64_free(reward_plugin_option_f64_t *ptr);
 
 void clawhost_llm_llm_message_free(clawhost_llm_llm_message_t *ptr);
 

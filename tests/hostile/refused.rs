@@ -119,18 +119,20 @@ async fn an_environment_cannot_use_the_system_or_assistant_role() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn proposals_are_limited_and_references_hidden_from_reflectors() {
+async fn proposals_are_limited_and_reflectors_see_rewards_and_no_references() {
     let Some(folder) = folder("a_reflector_proposes") else { return };
     let host = pooled();
     let load = async |guest: &str| {
         host.reflector(guest, &guests::bytes(&folder, guest), ModelGrants::default()).await.unwrap()
     };
-    let reflect =
-        async |guest: &str| load(guest).await.reflect(&Context::default(), &Playbook::default(), &[recorded()]).await;
-    let proposals = reflect("odd_reflector").await.unwrap();
+    let reflect = async |guest: &str, group: &[_]| {
+        load(guest).await.reflect(&Context::default(), &Playbook::default(), group).await
+    };
+    let group = [Some(0.25), None].map(|reward| Arc::new(Episode { reward, ..(*recorded()).clone() }));
+    let proposals = reflect("odd_reflector", &group).await.unwrap();
     let clawhost_core::Change::Add(entry) = &proposals[0].change else { panic!("{proposals:?}") };
-    assert_eq!(entry.text, "0 entries, reference None");
+    assert_eq!(entry.text, "0 entries, reference None, rewards [Some(0.25), None]");
     assert_eq!(proposals[0].evidence[0].episode, recorded().id.0);
-    let failure = reflect("hostile_proposals").await.unwrap_err();
+    let failure = reflect("hostile_proposals", &group).await.unwrap_err();
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Invalid, code::LENGTH), "{failure}");
 }

@@ -99,13 +99,15 @@ async fn a_reward_reads_the_record_and_the_reference() {
     let bytes = guests::bytes(&folder, "odd_reader");
     let reward = host.reward("odd_reader", &bytes, ModelGrants::default()).await.unwrap();
     let context = Context { seed: 1, options: vec![("strict".into(), "yes".into())] };
-    let verdicts = reward.score(&context, &[recorded()]).await.verdicts.unwrap();
+    let judged = Arc::new(Episode { reward: Some(0.5), ..(*recorded()).clone() });
+    let verdicts = reward.score(&context, &[judged]).await.verdicts.unwrap();
     let Verdict::Scored(card) = &verdicts[0] else { panic!("{verdicts:?}") };
     for part in [
         "env-math task \"Calculate 2 + 2.\" reference Some(\"\\\"4\\\"\")",
         "turns [\"0 [\\\"Calculate 2 + 2.\\\"] -> \\\"4\\\"\"]",
         "closing [\"Noted.\"]",
         "ending Ending::Terminated",
+        "reward None",
         "(\"strict\", \"yes\")",
     ] {
         assert!(card.rationale.contains(part), "{part} in {}", card.rationale);

@@ -1,10 +1,10 @@
 //! Proposes lessons with a model.
 //!
 //! The model comes from the operator's grant (`--grant llm:reflector=SPEC`). Its prompt has the playbook with the ids
-//! of its entries, the available tools, and the first 8 episodes of the group: at most 48 000 characters, and 2000 per
-//! message; omissions are marked. All of that is fenced and marked as material, because an agent, an environment or an
-//! earlier lesson may contain instructions. A fence inside the material is broken up. A reflector sees neither rewards
-//! nor references, so the model judges by the content of the episodes.
+//! of its entries, the available tools, and 8 episodes with their rewards (of more: the worst, and some of the best): at
+//! most 48 000 characters, and 2000 per message; omissions are marked. All of that is fenced and marked as material,
+//! because an agent, an environment or an earlier lesson may contain instructions. A fence inside the material is broken
+//! up. A reflector sees no references.
 //!
 //! It answers with one JSON document, optionally in a code fence:
 //!
@@ -53,7 +53,7 @@ impl Reflector for Lessons {
 
     fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
         let settings = Settings::of(context)?;
-        let episodes: Vec<String> = material::numbered(group).map(Episode::id).collect();
+        let episodes: Vec<String> = material::numbered(group).into_iter().map(Episode::id).collect();
         let subject = Subject { playbook, episodes: &episodes };
         let mut conversation = vec![
             Message::text(Role::System, material::instruction(settings.most)),

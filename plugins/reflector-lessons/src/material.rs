@@ -4,9 +4,12 @@
 //! fences that it cannot contain, each message begins with its role, and no line of it can imitate another message.
 
 use clawhost_sdk::{Ending, Episode, Group, Message, Playbook, ToolSpec};
+use std::collections::BTreeSet;
 
 /// Number of shown episodes: a lesson that eight do not show may be chance.
 const MOST_EPISODES: usize = 8;
+/// How many of them are the worst ones, where some are left out: what went wrong says more than what went well.
+const WORST: usize = 5;
 /// Characters of one message. The middle of a longer one is omitted.
 const LONGEST_MESSAGE: usize = 2000;
 /// Characters of all episodes together, about 12 000 tokens. Each episode has an equal share.
@@ -102,6 +105,7 @@ fn lines_of(episode: &Episode) -> Vec<String> {
         Ending::Truncated(why) => line("host", &format!("the episode was cut short: {why}")),
         Ending::Failed(why) | Ending::Other(why) => line("host", &format!("the episode could not be completed: {why}")),
     });
+    lines.extend(episode.reward().map(|reward| line("host", &format!("reward {reward}"))));
     lines
 }
 
@@ -142,15 +146,47 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The whole question. Episodes are numbered from 1, in the group's order.
-pub(crate) fn question(group: &Group, known: &Playbook) -> String {
+/// Episodes that have a number in the question, in the group's order. Of too many: those with the lowest rewards, and beside them those
+/// with the highest, of different tasks as far as there are, newer ones first.
+pub(crate) fn numbered(group: &Group) -> Vec<&Episode> {
     let all = group.episodes();
-    let shown = all.len().min(MOST_EPISODES);
+    if all.len() <= MOST_EPISODES {
+        return all.iter().collect();
+    }
+    let tasks: Vec<String> = all.iter().map(|episode| episode.task().id).collect();
+    // Without rewards, every episode counts the same.
+    let rewards: Vec<f64> = all.iter().map(|episode| episode.reward().unwrap_or(0.0)).collect();
+    let mut worst: Vec<usize> = (0..all.len()).rev().collect();
+    // Stable: of equal rewards, the newer episode comes first.
+    worst.sort_by(|one, other| rewards[*one].total_cmp(&rewards[*other]));
+    let mut best: Vec<usize> = (0..all.len()).rev().collect();
+    best.sort_by(|one, other| rewards[*other].total_cmp(&rewards[*one]));
+    let (mut chosen, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    for (order, most) in [(&worst, WORST), (&best, MOST_EPISODES)] {
+        for place in order {
+            if chosen.len() < most && seen.insert(tasks[*place].clone()) {
+                chosen.insert(*place);
+            }
+        }
+    }
+    // Too few different tasks.
+    for place in worst {
+        if chosen.len() < MOST_EPISODES {
+            chosen.insert(place);
+        }
+    }
+    chosen.into_iter().map(|place| &all[place]).collect()
+}
+
+/// The whole question. Episodes are numbered from 1.
+pub(crate) fn question(group: &Group, known: &Playbook) -> String {
+    let (all, chosen) = (group.episodes(), numbered(group));
+    let shown = chosen.len();
     let mut lines = vec![format!("PLAYBOOK: {} entries", known.entries.len())];
     lines.extend(playbook(known));
     lines.push("TOOLS".to_owned());
     lines.extend(tools(group));
-    for (number, episode) in (1..).zip(all.iter().take(shown)) {
+    for (number, episode) in (1..).zip(chosen) {
         lines.push(format!("EPISODE {number}"));
         lines.extend(ends(lines_of(episode), EPISODES / shown));
     }
@@ -165,11 +201,6 @@ pub(crate) fn question(group: &Group, known: &Playbook) -> String {
         "The playbook, and {shown} episodes of the agent.{rest}\n{FENCE} MATERIAL {FENCE}\n{material}\n{FENCE} END {FENCE}\n\
          Answer with the JSON document."
     )
-}
-
-/// Episodes that have a number in the question.
-pub(crate) fn numbered(group: &Group) -> impl Iterator<Item = &Episode> {
-    group.episodes().iter().take(MOST_EPISODES)
 }
 
 #[cfg(test)]
@@ -213,6 +244,28 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
         }
         assert!(!text.contains("gold"), "a reference is for rewards");
+    }
+
+    #[test]
+    fn rewards_are_shown_and_choose_the_episodes_of_many_tasks() {
+        let played = |number: u32, task: u32, reward: f64| {
+            let task = Task::new("train", format!("t{task}"), format!("task {task}"));
+            Recording::of(task).named(format!("e{number}")).rewarded(reward).ended(Ending::Terminated)
+        };
+        let check = |episodes: Vec<Episode>, expect: &[&str]| {
+            let group = group(episodes);
+            let chosen: Vec<String> = numbered(&group).into_iter().map(Episode::id).collect();
+            assert_eq!(chosen, expect);
+            question(&group, &Playbook::new(vec![]))
+        };
+        let text = check(vec![played(1, 1, 0.25), played(2, 2, 1.0)], &["e1", "e2"]);
+        assert!(text.contains("[host] reward 0.25\n") && text.contains("[host] reward 1\n"), "{text}");
+        // Twenty tasks: the ten older ones failed and half of the newer ones.
+        let many = (0..20).map(|one| played(one, one, if one < 10 || one % 2 == 0 { 0.0 } else { 1.0 })).collect();
+        let text = check(many, &["e10", "e12", "e14", "e15", "e16", "e17", "e18", "e19"]);
+        assert!(text.contains("8 episodes of the agent. 12 more are left out."), "{text}");
+        let one_task = (0..10).map(|one| played(one, 1, f64::from(one))).collect();
+        check(one_task, &["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"]);
     }
 
     #[test]

@@ -10,8 +10,7 @@
 //! not looked up: size, which call measure {} shows
 //! ```
 //!
-//! A reflector sees neither rewards nor references. So for this one an episode has failed if its end has `expected`;
-//! all others are skipped. A review becomes
+//! For this one an episode has failed if its end has `expected`; all others are skipped. A review becomes
 //!
 //! - the stated rule: `when colour is red and size is small: call paint ...`;
 //! - with several facts, every rule on fewer of them: `when colour is red: ...`, `when size is small: ...`;

@@ -24,6 +24,7 @@ pub(crate) struct Fixture {
     pub(crate) closing: Vec<Message>,
     pub(crate) artefacts: Vec<Artefact>,
     pub(crate) ending: Ending,
+    pub(crate) reward: Option<f64>,
 }
 
 impl Episode {
@@ -148,6 +149,14 @@ impl Episode {
         match &self.0 {
             Source::Host(view) => view.artefact(name),
             Source::Fixture(fixture) => fixture.artefacts.iter().rev().find(|known| known.name == name).cloned(),
+        }
+    }
+
+    /// The reward that the run's reward functions gave it. For reflectors only: `None` in rewards, and where it was not scored.
+    pub fn reward(&self) -> Option<f64> {
+        match &self.0 {
+            Source::Host(view) => view.reward(),
+            Source::Fixture(fixture) => fixture.reward,
         }
     }
 }

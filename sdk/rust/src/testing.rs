@@ -139,6 +139,7 @@ impl Recording {
             closing: Vec::new(),
             artefacts: Vec::new(),
             ending: Ending::Terminated,
+            reward: None,
         };
         Self { fixture, pending: Vec::new() }
     }
@@ -209,6 +210,12 @@ impl Recording {
     /// Adds an artefact.
     pub fn left(mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.fixture.artefacts.push(Artefact::new(name, "application/octet-stream", bytes));
+        self
+    }
+
+    /// Sets the reward that reflectors read.
+    pub fn rewarded(mut self, reward: f64) -> Self {
+        self.fixture.reward = Some(reward);
         self
     }
 

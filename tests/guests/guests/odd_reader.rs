@@ -18,12 +18,13 @@ impl Reward for Guest {
             .collect();
         let closing: Vec<String> = episode.closing().iter().map(|message| message.plain_text()).collect();
         let text = format!(
-            "{} task {:?} reference {:?} turns {turns:?} closing {closing:?} ending {:?} signals {:?} options {:?}",
+            "{} task {:?} reference {:?} turns {turns:?} closing {closing:?} ending {:?} signals {:?} reward {:?} options {:?}",
             episode.environment(),
             episode.task().input,
             episode.task().reference,
             episode.ending(),
             episode.signals(),
+            episode.reward(),
             context.options,
         );
         Ok(Verdict::scored(1.0).because(text))

@@ -9,7 +9,9 @@ impl Reflector for Guest {
 
     fn reflect(group: &Group, playbook: &Playbook, _: &Context) -> Result<Vec<Proposal>> {
         let episode = group.episodes().first().ok_or("nothing to reflect on")?;
-        let text = format!("{} entries, reference {:?}", playbook.entries.len(), episode.task().reference);
+        let rewards: Vec<Option<f64>> = group.episodes().iter().map(|episode| episode.reward()).collect();
+        let (entries, reference) = (playbook.entries.len(), episode.task().reference);
+        let text = format!("{entries} entries, reference {reference:?}, rewards {rewards:?}");
         Ok(vec![Proposal::add(text, "less guessing").seen_in(episode.id(), vec![0])])
     }
 }

@@ -311,6 +311,7 @@ proptest! {
             state.ending(episode()).map(drop),
             state.signals(episode()).map(drop),
             state.artefact(episode(), name).map(drop),
+            state.reward(episode()).map(drop),
             clawhost_bindings::observer::clawhost::episode::view::HostEpisodeView::drop(&mut state, episode()),
         ];
         for answer in answers {

@@ -136,6 +136,13 @@ impl view::HostEpisodeView for State {
         Ok(found.map(convert::artefact_to))
     }
 
+    fn reward(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<Option<f64>> {
+        self.host_call("episode.reward", &[])?;
+        let episode = self.viewed(&handle)?;
+        // A reward function judges what happened, and not what was said about it before.
+        Ok(if self.shows_reference { None } else { episode.reward })
+    }
+
     fn drop(&mut self, handle: Resource<EpisodeView>) -> wasmtime::Result<()> {
         self.table.delete(handle)?;
         Ok(())

@@ -2415,6 +2415,46 @@ pub mod clawhost {
                     }
                 }
             }
+            impl EpisodeView {
+                #[allow(unused_unsafe, clippy::all)]
+                /// The reward that the run's reward functions gave it. For reflectors only: none in rewards, and where it was not
+                /// scored.
+                #[allow(async_fn_in_trait)]
+                pub fn reward(&self) -> ::core::option::Option<f64> {
+                    unsafe {
+                        #[repr(align(8))]
+                        struct RetArea([::core::mem::MaybeUninit<u8>; 16]);
+                        let mut ret_area = RetArea(
+                            [::core::mem::MaybeUninit::uninit(); 16],
+                        );
+                        let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                        #[cfg(target_arch = "wasm32")]
+                        #[link(wasm_import_module = "clawhost:episode/view@0.1.0")]
+                        unsafe extern "C" {
+                            #[link_name = "[method]episode-view.reward"]
+                            fn wit_import1(_: i32, _: *mut u8);
+                        }
+                        #[cfg(not(target_arch = "wasm32"))]
+                        unsafe extern "C" fn wit_import1(_: i32, _: *mut u8) {
+                            unreachable!()
+                        }
+                        wit_import1((self).handle() as i32, ptr0);
+                        let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                        let result4 = match l2 {
+                            0 => None,
+                            1 => {
+                                let e = {
+                                    let l3 = *ptr0.add(8).cast::<f64>();
+                                    l3
+                                };
+                                Some(e)
+                            }
+                            _ => _rt::invalid_enum_discriminant(),
+                        };
+                        result4
+                    }
+                }
+            }
             impl Group {
                 #[allow(unused_unsafe, clippy::all)]
                 /// How many; at least 1.
@@ -6199,8 +6239,8 @@ mod _rt {
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2721] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x82\x14\x01A\x02\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2767] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xb0\x14\x01A\x02\x01\
 A\x11\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
@@ -6220,7 +6260,7 @@ s\x18\x07options\x1f\x05extra\x06\x04\0\x05about\x03\0\x20\x01p}\x01r\x04\x04nam
 es\x0amedia-types\x05bytes\"\x05extra\x06\x04\0\x08artefact\x03\0#\x03\0\x1aclaw\
 host:types/types@0.1.0\x05\0\x02\x03\0\0\x04task\x02\x03\0\0\x07message\x02\x03\0\
 \0\x09tool-spec\x02\x03\0\0\x06signal\x02\x03\0\0\x08artefact\x02\x03\0\0\x05usa\
-ge\x02\x03\0\0\x0aattributes\x01B3\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
+ge\x02\x03\0\0\x0aattributes\x01B6\x02\x03\x02\x01\x01\x04\0\x04task\x03\0\0\x02\
 \x03\x02\x01\x02\x04\0\x07message\x03\0\x02\x02\x03\x02\x01\x03\x04\0\x09tool-sp\
 ec\x03\0\x04\x02\x03\x02\x01\x04\x04\0\x06signal\x03\0\x06\x02\x03\x02\x01\x05\x04\
 \0\x08artefact\x03\0\x08\x02\x03\x02\x01\x06\x04\0\x05usage\x03\0\x0a\x02\x03\x02\
@@ -6237,31 +6277,32 @@ pisode-view.tools\x01\x1a\x04\0\x20[method]episode-view.environment\x01\x17\x01@
 \x1d\x01@\x01\x04self\x16\0\x10\x04\0\x1c[method]episode-view.closing\x01\x1e\x01\
 @\x01\x04self\x16\0\x0f\x04\0\x1b[method]episode-view.ending\x01\x1f\x01@\x01\x04\
 self\x16\0\x11\x04\0\x1c[method]episode-view.signals\x01\x20\x01k\x09\x01@\x02\x04\
-self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01h\x15\x01@\x01\
-\x04self#\0y\x04\0\x12[method]group.size\x01$\x01i\x14\x01@\x02\x04self#\x05inde\
-xy\0%\x04\0\x15[method]group.episode\x01&\x03\0\x1bclawhost:episode/view@0.1.0\x05\
-\x08\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\
-\x03\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16cl\
-awhost:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\
-\0\x02\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05\
-usage\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06de\
-nied\x01s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01\
-s\0\x05other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01\
-ps\x01r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\
-\x0c\x04seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07\
-message\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01\
-j\x01\x12\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\
-\x01p\x13\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-\
-batch\x01\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denie\
-d\x01s\0\x05quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\
-\x03\0\0\x01p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\
-\x01\x05\x01j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\
-\x01j\x01\x7f\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\
-\x0a\x01\x01\x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14\
-clawhost:kv/kv@0.1.0\x05\x0b\x04\0>clawhost:worlds/observer-with-all-of-its-expo\
-rts-removed@0.1.0\x04\0\x0b.\x01\0(observer-with-all-of-its-exports-removed\x03\0\
-\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bi\
-ndgen-rust\x060.61.1";
+self\x16\x04names\0!\x04\0\x1d[method]episode-view.artefact\x01\"\x01ku\x01@\x01\
+\x04self\x16\0#\x04\0\x1b[method]episode-view.reward\x01$\x01h\x15\x01@\x01\x04s\
+elf%\0y\x04\0\x12[method]group.size\x01&\x01i\x14\x01@\x02\x04self%\x05indexy\0'\
+\x04\0\x15[method]group.episode\x01(\x03\0\x1bclawhost:episode/view@0.1.0\x05\x08\
+\x01B\x04\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\
+\0\0\x01@\x02\x05level\x01\x04texts\x01\0\x04\0\x05write\x01\x02\x03\0\x16clawho\
+st:log/log@0.1.0\x05\x09\x01B\x1b\x02\x03\x02\x01\x02\x04\0\x07message\x03\0\0\x02\
+\x03\x02\x01\x03\x04\0\x09tool-spec\x03\0\x02\x02\x03\x02\x01\x06\x04\0\x05usage\
+\x03\0\x04\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x06\x01q\x05\x06denied\x01\
+s\0\x10budget-exhausted\x01s\0\x0finvalid-request\x01s\0\x0bunavailable\x01s\0\x05\
+other\x01s\0\x04\0\x09llm-error\x03\0\x08\x01p\x01\x01p\x03\x01kv\x01kw\x01ps\x01\
+r\x08\x05aliass\x08messages\x0a\x05tools\x0b\x0amax-tokensy\x0btemperature\x0c\x04\
+seed\x0d\x04stop\x0e\x05extra\x07\x04\0\x07request\x03\0\x0f\x01r\x04\x07message\
+\x01\x05usage\x05\x06finishs\x05extra\x07\x04\0\x08response\x03\0\x11\x01j\x01\x12\
+\x01\x09\x01@\x01\x07request\x10\0\x13\x04\0\x08complete\x01\x14\x01p\x10\x01p\x13\
+\x01j\x01\x16\x01\x09\x01@\x01\x08requests\x15\0\x17\x04\0\x0ecomplete-batch\x01\
+\x18\x03\0\x16clawhost:llm/llm@0.1.0\x05\x0a\x01B\x11\x01q\x04\x06denied\x01s\0\x05\
+quota\x01s\0\x0binvalid-key\x01s\0\x05other\x01s\0\x04\0\x08kv-error\x03\0\0\x01\
+p}\x01k\x02\x01j\x01\x03\x01\x01\x01@\x01\x03keys\0\x04\x04\0\x03get\x01\x05\x01\
+j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7f\
+\x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\
+\x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/\
+kv@0.1.0\x05\x0b\x04\0>clawhost:worlds/observer-with-all-of-its-exports-removed@\
+0.1.0\x04\0\x0b.\x01\0(observer-with-all-of-its-exports-removed\x03\0\0\0G\x09pr\
+oducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.3\x10wit-bindgen-rust\x06\
+0.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {
