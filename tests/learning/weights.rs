@@ -130,8 +130,8 @@ async fn a_stop_after_a_step_rolls_it_back() {
     plan.run.test_pairs = 0;
     (plan.weights.evaluate_every, plan.weights.evaluate_episodes) = (1, 16);
     let world = World::new(Proposer::of(&[]));
-    // The second iteration's step is done, its validation is not.
-    *world.environment.cancel_at.lock().unwrap() = Some((64 + 16 + 64 + 4, world.cancel.clone()));
+    // The starting weights are validated. The second iteration's step is done, its validation is not.
+    *world.environment.cancel_at.lock().unwrap() = Some((16 + 64 + 16 + 64 + 4, world.cancel.clone()));
     let (stopped, dial) = learn(&world, &plan).await;
     assert_eq!((stopped.stopped, stopped.iterations.len()), (Some(StopReason::Cancelled), 1));
     assert_eq!(dial.lock().unwrap().value, 1);
@@ -227,7 +227,10 @@ async fn the_best_weights_by_validation_and_the_last_are_kept() {
     assert_eq!(looks, [(2, 0.25), (4, 0.5), (6, 0.75), (8, 1.0), (10, 1.0)]);
     let best = report.weights().unwrap().best.clone().unwrap();
     assert_eq!((best.iteration, best.reward), (8, 1.0), "ties go to the earlier");
+    let weights = report.weights().unwrap();
+    assert_eq!((weights.start, weights.last), (Some(0.0), Some(1.0)));
     let kept = [
+        (CheckpointKind::Best, 0),
         (CheckpointKind::Best, 2),
         (CheckpointKind::Best, 4),
         (CheckpointKind::Best, 6),
@@ -235,6 +238,57 @@ async fn the_best_weights_by_validation_and_the_last_are_kept() {
         (CheckpointKind::Last, 11),
     ];
     assert_eq!(dial.lock().unwrap().kept, kept);
+}
+
+/// A world in which every wrong answer has a reward: the weights get worse with every step.
+fn declining() -> World {
+    World { marks: Arc::new(Marks::by(|episode| Some(f64::from(!is_right(episode))))), ..World::new(Proposer::of(&[])) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_starting_weights_are_the_best_if_learning_only_harmed() {
+    let mut plan = plan(None);
+    (plan.run.iterations, plan.run.test_pairs) = (4, 0);
+    (plan.weights.evaluate_every, plan.weights.evaluate_episodes) = (2, 16);
+    let (report, dial) = learn(&declining(), &plan).await;
+    let weights = report.weights().unwrap();
+    let best = weights.best.clone().unwrap();
+    assert_eq!((best.iteration, best.reward, weights.start, weights.last), (0, 1.0, Some(1.0), Some(0.5)));
+    assert_eq!(dial.lock().unwrap().kept, [(CheckpointKind::Best, 0), (CheckpointKind::Last, 4)]);
+    let published = report.published();
+    assert_eq!(
+        (&published["best"]["iteration"], &published["start"], &published["last"]),
+        (&0.into(), &1.0.into(), &0.5.into())
+    );
+    // Stopped in the validation of the starting weights, and resumed.
+    let world = declining();
+    *world.environment.cancel_at.lock().unwrap() = Some((4, world.cancel.clone()));
+    let (stopped, _) = learn(&world, &plan).await;
+    assert_eq!(stopped.stopped, Some(StopReason::Cancelled));
+    let later = World { store: world.store.clone(), ..declining() };
+    let (ports, _) = ports(&later, &plan);
+    assert_eq!(later.resume(plan.run.clone(), ports).await.unwrap(), report);
+    // Without a later validation there is nothing to compare them with.
+    plan.weights.evaluate_every = 5;
+    let (report, dial) = learn(&declining(), &plan).await;
+    assert_eq!((report.weights().unwrap().best.clone(), dial.lock().unwrap().kept.len()), (None, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fall_of_the_reward_is_told_as_a_fall() {
+    let mut plan = plan(None);
+    (plan.run.iterations, plan.run.test_pairs) = (14, 0);
+    let (report, _) = learn(&declining(), &plan).await;
+    let (_, last) = report.iterations[13].weights().unwrap();
+    assert_eq!(report.iterations[13].reward, Some(0.0));
+    let fall = last.fall.clone().unwrap();
+    assert!(
+        fall.contains("the mean reward fell from 1.000 of the possible range (of the starting weights) to 0.0"),
+        "{fall}"
+    );
+    assert!(last.signal.is_none(), "not: take easier tasks. {:?}", last.signal);
+    assert_eq!(report.published()["iterations"][13]["fall"], fall);
+    assert_eq!(report.iterations[2].weights().unwrap().1.fall, None, "too early to tell");
 }
 
 /// The reported lack of signal of an iteration.

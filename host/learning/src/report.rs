@@ -122,6 +122,9 @@ pub struct WeightsIteration {
     pub rollout: RolloutMeasures,
     /// Warning that rewards carry no signal, with the remedy.
     pub signal: Option<String>,
+    /// Warning that the reward fell, with the remedy.
+    #[serde(default)]
+    pub fall: Option<String>,
     /// Mean reward of the validation tasks, if they were played.
     pub validation: Option<f64>,
 }
@@ -250,6 +253,7 @@ impl IterationReport {
             }
             if let Some((_, weights)) = self.weights() {
                 document.insert("signal".to_owned(), serde_json::json!(weights.signal));
+                document.insert("fall".to_owned(), serde_json::json!(weights.fall));
             }
         }
         document
@@ -378,7 +382,13 @@ pub struct WeightsReport {
     /// Report of the warm start, if one was planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStartReport>,
-    /// The best weights by validation reward, if validation took place.
+    /// Mean validation reward of the starting weights: before the first reward, after demonstrations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<f64>,
+    /// Mean reward of the last validation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<f64>,
+    /// The best weights by validation reward, if validation took place. The starting weights are among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub best: Option<Best>,
 }

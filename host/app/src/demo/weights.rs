@@ -209,7 +209,7 @@ mod tests {
 
     fn proof(before: f64, after: f64, controls: [f64; 2], demonstrated: f64) -> GameProof {
         let warm_start = Some(WarmStartReport { demonstrated: Some(demonstrated), ..WarmStartReport::default() });
-        let layers = vec![LayerReport::Weights(Box::new(WeightsReport { warm_start, best: None }))];
+        let layers = vec![LayerReport::Weights(Box::new(WeightsReport { warm_start, ..WeightsReport::default() }))];
         let report = LearnReport {
             outcome: Outcome::NotMeasured,
             evaluation: None,

@@ -22,7 +22,9 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
     }
     if let Some(weights) = spec.weights() {
         budget.refilled = training.saturating_mul(u64::from(weights.refills));
+        // The starting weights are looked at, too.
         let looks = plan.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
+        let looks = if looks > 0 { looks + 1 } else { 0 };
         budget.validation = looks.saturating_mul(weights.evaluate_episodes);
         if !weights.demonstrations.is_empty() {
             let looks = weights.demonstrations_steps.div_ceil(LOOK_EVERY);

@@ -46,6 +46,7 @@ fn line(report: &IterationReport, timing: Option<Value>) -> Value {
         "iteration": report.iteration, "reward": report.reward, "episodes": report.episodes,
         "removed": report.removed, "not_learned": report.learned.as_ref().err(),
         "signal": report.weights().and_then(|(_, weights)| weights.signal.as_ref()),
+        "fall": report.weights().and_then(|(_, weights)| weights.fall.as_ref()),
         "metrics": report.metrics(), "timing": timing,
     })
 }

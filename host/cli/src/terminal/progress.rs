@@ -44,6 +44,8 @@ struct State {
     pace: Pace,
     /// Whether the last report said that rewards carry no signal.
     is_signal_shown: bool,
+    /// Whether the last report said that the reward fell.
+    is_fall_shown: bool,
 }
 
 /// Shows events to the user.
@@ -221,6 +223,11 @@ impl Progress {
             state.say(&format!("iteration {}: {why}", report.iteration));
         }
         state.is_signal_shown = signal.is_some();
+        let fall = report.weights().and_then(|(_, weights)| weights.fall.as_ref());
+        if let (false, Some(why)) = (state.is_fall_shown, fall) {
+            state.say(&format!("iteration {}: {why}", report.iteration));
+        }
+        state.is_fall_shown = fall.is_some();
         let has_news = iteration::has_news(report) || report.iteration == of;
         if state.bar.is_none() && !has_news && state.has_patience() {
             return;

@@ -65,7 +65,7 @@ pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &
 /// Demonstrations per step.
 const DEMONSTRATION_BATCH: u64 = 128;
 
-/// Why batches were skipped, and why rewards carry no signal.
+/// Why batches were skipped, why rewards carry no signal, and whether they fell.
 pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Result<()> {
     if let Some(why) = report.iterations.iter().rev().find_map(|one| one.learned.as_ref().err()) {
         writeln!(out, "            the last skipped one: {}", escaped(why, 500))?;
@@ -73,6 +73,9 @@ pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Re
     let signal = report.iterations.last().and_then(|last| last.weights());
     if let Some(why) = signal.and_then(|(_, weights)| weights.signal.as_ref()) {
         writeln!(out, "signal      {why}")?;
+    }
+    if let Some(why) = signal.and_then(|(_, weights)| weights.fall.as_ref()) {
+        writeln!(out, "fall        {why}")?;
     }
     Ok(())
 }
@@ -87,15 +90,16 @@ pub(crate) fn files(
     let LearnedWeights { before, after, out: folder, last, best, files, .. } = weights;
     writeln!(out, "weights     {} (were {})", short(after), short(before))?;
     writeln!(out, "last        {}", last.display())?;
-    let chosen = report.weights().and_then(|weights| weights.best.as_ref());
-    if let (Some(place), Some(best)) = (best, chosen) {
-        writeln!(
-            out,
-            "best        {}, of iteration {}: {:.3} on validation tasks",
-            place.display(),
-            best.iteration,
-            best.reward
-        )?;
+    let learned = report.weights();
+    if let (Some(place), Some(best)) = (best, learned.and_then(|weights| weights.best.as_ref())) {
+        let of = match best.iteration {
+            0 => "the starting weights".to_owned(),
+            iteration => format!("iteration {iteration}"),
+        };
+        writeln!(out, "best        {}, of {of}: {:.3} on validation tasks", place.display(), best.reward)?;
+    }
+    if let Some((start, last)) = learned.and_then(|weights| Some((weights.start?, weights.last?))) {
+        writeln!(out, "validation  {start:.3} with the starting weights, {last:.3} with the last that were measured")?;
     }
     if let Some(play) = play.filter(|_| report.stopped.is_none()) {
         writeln!(out, "play it     {play}")?;

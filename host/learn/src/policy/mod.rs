@@ -73,6 +73,7 @@ pub mod advantage;
 mod aggregate;
 mod difficulty;
 mod experience;
+mod fall;
 mod generated;
 mod loss;
 mod measure;
@@ -89,6 +90,7 @@ pub use advantage::{Advantage, GeneralisedAdvantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
 pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
+pub use fall::{Fall, FallMonitor};
 pub use generated::{Generated, GeneratedSequence};
 pub use loss::{
     Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,

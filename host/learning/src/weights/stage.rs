@@ -10,7 +10,7 @@ use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContex
 use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, Llm};
-use clawhost_learn::policy::{Difficulty, Generated, SignalMonitor};
+use clawhost_learn::policy::{Difficulty, FallMonitor, Generated, NoSignal, SignalMonitor};
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Step, Weights};
 use clawhost_play::Plan;
 use serde::{Deserialize, Serialize};
@@ -52,10 +52,10 @@ pub struct WeightsPorts {
     pub demonstrator: Option<Arc<dyn Llm>>,
 }
 
-/// The best weights so far.
+/// The best weights so far. The starting weights are among them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// The iteration after which they were measured.
+    /// The iteration after which they were measured. 0: before the first reward, after demonstrations.
     pub iteration: u64,
     /// Mean reward of the validation episodes.
     pub reward: f64,
@@ -70,7 +70,15 @@ pub(super) struct WeightsState {
     curriculum: Curriculum,
     /// Watches for missing learning signal.
     signal: SignalMonitor,
+    /// Watches for a fall of the reward.
+    fall: FallMonitor,
     best: Option<Best>,
+    /// Whether the starting weights were validated.
+    is_start_validated: bool,
+    /// Mean validation reward of the starting weights.
+    start: Option<f64>,
+    /// Mean reward of the last validation.
+    last: Option<f64>,
     /// Whether the checkpoint contains the weights from before the first reward.
     remembers: bool,
     /// Digest of the weights in the checkpoint, with their optimizer state.
@@ -192,7 +200,20 @@ impl WeightsStage {
             self.state.best = Some(Best { iteration, reward });
             self.keep(CheckpointKind::Best, context).await?;
         }
+        self.state.last = Some(reward);
         Ok(Some(reward))
+    }
+
+    /// Validates the weights from before the first reward, once: they may stay the best. A run without a later validation
+    /// has nothing to compare them with.
+    async fn validate_start(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
+        let is_compared = (1..=context.plan.iterations).contains(&self.plan.evaluate_every);
+        if !is_compared || self.state.is_start_validated {
+            return Ok(WarmUp::Done);
+        }
+        self.state.start = self.validate(0, context).await?;
+        self.state.is_start_validated = true;
+        Ok(WarmUp::Again(Vec::new()))
     }
 }
 
@@ -252,7 +273,10 @@ impl LearningStage for WeightsStage {
     }
 
     async fn warm_up(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
-        self.imitate(context).await
+        match self.imitate(context).await? {
+            WarmUp::Done => self.validate_start(context).await,
+            again => Ok(again),
+        }
     }
 
     async fn remember_before(&mut self, context: &StageContext<'_>) -> Staged<()> {
@@ -307,10 +331,15 @@ impl LearningStage for WeightsStage {
         self.is_changed |= matches!(&outcome, LayerOutcome::Stepped(..));
         let (_, best) = reward_bounds(&context.ports.rewards);
         let reward = mean_reward(&experience.episodes());
-        let signal = self.state.signal.note(signal(experience, &context.ports.rewards, reward));
+        let observed = signal(experience, &context.ports.rewards, reward);
+        let fall = self.state.fall.note(observed);
+        // Tasks that the policy once solved are not too hard.
+        let is_fall = |why: &NoSignal| fall.is_some() && matches!(why, NoSignal::AllFail(_));
+        let signal = self.state.signal.note(observed).filter(|why| !is_fall(why));
         let details = WeightsIteration {
             rollout: measures(experience, context.plan.play.group, best, &self.state.curriculum),
             signal: signal.map(|why| why.to_string()),
+            fall: fall.map(|fall| fall.to_string()),
             validation: self.validate(experience.number + 1, context).await?,
         };
         let mut report = LayerIteration::of(self.name(), outcome);
@@ -323,7 +352,7 @@ impl LearningStage for WeightsStage {
     }
 
     fn report(&self) -> LayerReport {
-        let (warm_start, best) = (self.state.warm_start.clone(), self.state.best.clone());
-        LayerReport::Weights(Box::new(WeightsReport { warm_start, best }))
+        let WeightsState { warm_start, best, start, last, .. } = self.state.clone();
+        LayerReport::Weights(Box::new(WeightsReport { warm_start, start, last, best }))
     }
 }
