@@ -63,7 +63,10 @@ fn lines(path: &Path) -> Vec<Value> {
 
 #[test]
 fn equal_runs_learn_equal_weights_and_write_metrics() {
-    let Some(game) = Game::new("equal_runs_learn_equal_weights", &[]) else { return };
+    // Several steps per iteration, so that ratios and their bounds act.
+    let Some(game) = Game::new("equal_runs_learn_equal_weights", &["--epochs", "2", "--minibatches", "2"]) else {
+        return;
+    };
     let (document, out) = game.learned(&game.bench, &[]);
     let weights = &document["weights"];
     assert_ne!(weights["before"], weights["after"], "something was learned");
@@ -105,6 +108,7 @@ fn equal_runs_learn_equal_weights_and_write_metrics() {
         "weights.clip_fraction",
         "weights.ratio_max",
         "weights.approx_kl",
+        "weights.optimizer_steps",
         "weights.logprob_mismatch_max",
         "weights.length_mean",
         "weights.truncation_share",
@@ -116,7 +120,13 @@ fn equal_runs_learn_equal_weights_and_write_metrics() {
     ] {
         assert!(metrics[0]["metrics"][name].is_f64(), "{name}: {}", metrics[0]["metrics"]);
     }
-    assert!(metrics[0]["metrics"]["weights.logprob_mismatch_max"].as_f64().unwrap() < 1e-4);
+    let first = |name: &str| metrics[0]["metrics"][name].as_f64().unwrap();
+    assert!(first("weights.logprob_mismatch_max") < 1e-4);
+    assert!(
+        first("weights.optimizer_steps") > 1.0 && (first("weights.ratio_max") - 1.0).abs() > 1e-4,
+        "{}",
+        metrics[0]
+    );
     assert!(metrics[1]["metrics"]["val.reward"].is_f64() && metrics[2]["metrics"]["val.reward"].is_null());
     let said = lines(&out.join("completions.jsonl"));
     assert_eq!(said.len(), 16, "four of each iteration");
@@ -229,6 +239,8 @@ fn a_dry_run_of_weights_shows_the_plan() {
     );
     let adapter = game.bench.out(&game.words(&["--adapter-rank", "8", "--objective", "grpo", "--rate", "0.001"]));
     assert!(adapter.contains("learns      an adapter of rank 8 and alpha 16 by grpo, AdamW, rate 0.001"), "{adapter}");
+    let divided = game.bench.out(&game.words(&["--epochs", "2", "--minibatches", "4"]));
+    assert!(divided.contains("Muon and AdamW, rate 0.002, at most 8 steps an iteration\n"), "{divided}");
     game.bench.refused(&game.words(&["--resume"]), &["--dry-run", "cannot be used with", "--resume"]);
     let document = game.bench.json(&game.words(&[]));
     assert_eq!((&document["dry_run"], &document["at_most"]["training_episodes"]), (&true.into(), &128.into()));

@@ -17,7 +17,7 @@ mod figures;
 use clawhost_burn::network::{DeviceModel, Network, Rows, values};
 use clawhost_burn::{Burn, BurnDevice};
 use clawhost_core::{Digest, EpisodeId, StateId};
-use clawhost_learn::policy::{Generated, GeneratedSequence, Objective};
+use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, Updates};
 use clawhost_learn::{Batch, Group, Layer as _, Member, Removed};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::{
@@ -416,8 +416,8 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
         other => panic!("{other:?}"),
     };
     let schedule = Schedule::constant(2e-3);
-    let settings =
-        LearningSettings { learned: Learned::Full, objective, optimizer: OptimizerSettings::default(), schedule };
+    let (updates, optimizer) = (Updates::default(), OptimizerSettings::default());
+    let settings = LearningSettings { learned: Learned::Full, objective, updates, optimizer, schedule };
     let prompt = [1, 10, 2, 11];
     let open = |device: &ComputeDevice| folder.open_learning("tiny", &settings, device).unwrap();
     let (model, mut layer) = open(compute);

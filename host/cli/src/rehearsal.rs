@@ -120,7 +120,11 @@ fn learns(out: &mut impl Write, weights: &WeightsSpec) -> std::io::Result<()> {
         Optimizer::Muon => "Muon and AdamW",
         Optimizer::AdamW => "AdamW",
     };
-    writeln!(out, "learns      {what} by {}, {rule}, rate {}", weights.objective, weights.rate)
+    let steps = match u64::from(weights.epochs) * u64::from(weights.minibatches) {
+        1 => String::new(),
+        steps => format!(", at most {} an iteration", counted(steps, "step")),
+    };
+    writeln!(out, "learns      {what} by {}, {rule}, rate {}{steps}", weights.objective, weights.rate)
 }
 
 /// Episodes other than those of training.

@@ -54,7 +54,9 @@ metrics! {
     DistillationLoss = "distillation_loss",
     /// KL term of the loss, which keeps the policy near the reference.
     KlLoss = "kl_loss",
-    /// Share of tokens whose ratio was clipped.
+    /// Optimiser steps of the iteration.
+    OptimizerSteps = "optimizer_steps",
+    /// Share of tokens whose ratio was clipped, over all optimiser steps.
     ClipFraction = "clip_fraction",
     /// Mean importance ratio (new to old probability).
     RatioMean = "ratio_mean",

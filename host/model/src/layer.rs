@@ -9,7 +9,7 @@ use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
     Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
-    SupervisedStep, Trajectory, TrajectoryGroup,
+    SupervisedStep, Trajectory, TrajectoryGroup, Updates,
 };
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
 use std::collections::BTreeMap;
@@ -22,6 +22,9 @@ pub struct WeightsLayer {
     trainer: Trainer,
     engine: Arc<Engine>,
     objective: PolicyGradient,
+    updates: Updates,
+    /// The batch whose first gradient is accumulated.
+    pending: Option<Pending>,
     /// The device of the trainer and of the engine.
     device: ComputeDevice,
     staleness: Staleness,
@@ -37,10 +40,23 @@ pub struct WeightsLayer {
     checkpoints: Option<CheckpointWriter>,
 }
 
-/// One trajectory of a step: its index, and its sequences.
-struct Unit {
-    number: usize,
-    sequences: Vec<Sequence>,
+/// An iteration's experience between the pass over its first minibatch and the steps.
+#[derive(Debug)]
+struct Pending {
+    experience: Experience,
+    /// The sequences of every trajectory, by its index.
+    units: Vec<Vec<Sequence>>,
+    /// The trajectories of every optimiser step, by their indices.
+    steps: Vec<Vec<usize>>,
+    /// The loss of the first step.
+    loss: f64,
+    /// The metrics of the first step.
+    metrics: Metrics,
+}
+
+/// The sequences of some trajectories.
+fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence]> {
+    numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect()
 }
 
 fn refused(error: LocalModelError) -> LearnError {
@@ -84,6 +100,8 @@ impl WeightsLayer {
             trainer,
             engine,
             objective,
+            updates: Updates::default(),
+            pending: None,
             device,
             staleness: Staleness::default(),
             weights_digest: digest(&host),
@@ -92,6 +110,11 @@ impl WeightsLayer {
             reference: None,
             checkpoints: None,
         })
+    }
+
+    /// Sets the optimiser steps of an iteration.
+    pub fn divide_into(&mut self, updates: Updates) {
+        self.updates = updates;
     }
 
     /// Sets the reference weights for the objective's divergence.
@@ -113,21 +136,24 @@ impl WeightsLayer {
         let host = self.device.guarded(|| self.trainer.host()).flatten()?;
         let model = self.device.model(self.config.clone(), &host)?;
         self.host = host;
-        let number = self.trainer.steps_ever();
+        let number = self.trainer.updates_ever();
         self.weights_digest = digest(&self.host);
         self.engine.publish(Version { number, digest: self.weights_digest, model });
         self.compared = false;
         Ok(())
     }
 
-    /// Accumulates the gradients of units of a step, micro-batch by micro-batch.
-    fn accumulate(&mut self, step: &(dyn StepBatch + Sync), units: &[Unit]) -> Result<(f64, Metrics), LearnError> {
-        let parts: Vec<&[Sequence]> = units.iter().map(|unit| unit.sequences.as_slice()).collect();
+    /// Accumulates the gradients of a step, micro-batch by micro-batch. `parts` has the sequences of each of its
+    /// trajectories.
+    fn accumulate(
+        &mut self,
+        step: &(dyn StepBatch + Sync),
+        parts: &[&[Sequence]],
+    ) -> Result<(f64, Metrics), LearnError> {
         let trainer = &mut self.trainer;
         let loss = |first: usize, scores: &[Vec<TokenScores>]| {
             let all: Vec<TokenScores> = scores.iter().map(|scores| joined(scores)).collect();
-            let numbers = units.iter().skip(first).map(|unit| unit.number);
-            let evaluations: Vec<Evaluation<'_>> = numbers
+            let evaluations: Vec<Evaluation<'_>> = (first..)
                 .zip(&all)
                 .map(|(sequence, scores)| Evaluation {
                     sequence,
@@ -138,7 +164,7 @@ impl WeightsLayer {
             let outcome = step.loss(&evaluations)?;
             Ok::<_, StepError>((outcome.gradients, (outcome.loss, outcome.metrics)))
         };
-        let told = self.device.guarded(|| trainer.accumulate(&parts, &loss)).map_err(refused)??;
+        let told = self.device.guarded(|| trainer.accumulate(parts, &loss)).map_err(refused)??;
         let (mut loss, mut metrics) = (0.0, Metrics::default());
         for (part, found) in told {
             loss += part;
@@ -169,18 +195,24 @@ impl WeightsLayer {
         Ok(found)
     }
 
-    /// Compares the log-probs of rollout and trainer for what the current version generated.
-    fn compare(&mut self, step: &Experience, units: &[Unit]) -> Result<f64, LearnError> {
-        let all: Vec<&Sequence> = units.iter().flat_map(|unit| &unit.sequences).collect();
+    /// Compares the log-probs of rollout and trainer for those of the trajectories that the current version generated.
+    fn compare(
+        &self,
+        experience: &Experience,
+        units: &[Vec<Sequence>],
+        numbers: &[usize],
+    ) -> Result<mismatch::Difference, LearnError> {
+        let parts = parts(units, numbers);
+        let all: Vec<&Sequence> = parts.iter().copied().flatten().collect();
         let scores = self.device.guarded(|| self.trainer.scores(&all)).flatten();
         let mut scores = scores.map_err(refused)?.into_iter();
         let columns: Vec<TokenScores> =
-            units.iter().map(|unit| joined(&(&mut scores).take(unit.sequences.len()).collect::<Vec<_>>())).collect();
-        let compared = units.iter().zip(&columns).filter_map(|(unit, scores)| {
-            let trajectory = step.trained().get(unit.number)?.trajectory();
+            parts.iter().map(|part| joined(&(&mut scores).take(part.len()).collect::<Vec<_>>())).collect();
+        let compared = numbers.iter().zip(&columns).filter_map(|(number, scores)| {
+            let trajectory = experience.trained().get(*number)?.trajectory();
             Some(mismatch::Compared { trajectory, trainer: &scores.logprobs })
         });
-        Ok(mismatch::check(Precision::Exact, compared)?.max)
+        mismatch::check(Precision::Exact, compared)
     }
 }
 
@@ -262,42 +294,71 @@ impl Layer for WeightsLayer {
             return Ok(Forward { metrics });
         }
         let mut units = Vec::with_capacity(experience.trained().len());
-        for (number, trained) in experience.trained().iter().enumerate() {
-            if let Some(generated) = written.get(&trained.trajectory().recorded().sequence) {
-                units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
-            }
+        for trained in experience.trained() {
+            let generated = written.get(&trained.trajectory().recorded().sequence);
+            units.push(generated.map(|one| sequences(one)).transpose().map_err(refused)?.unwrap_or_default());
         }
+        let steps = self.updates.divide(&experience, current);
+        let first = steps.first().map(Vec::as_slice).unwrap_or_default();
+        let all: Vec<usize> = (0..units.len()).collect();
         // Weights that generated the whole batch compute their own log-probs in the pass. Others differ legitimately.
         let fresh = experience.trained().iter().all(|one| one.trajectory().recorded().version_lag == 0);
         if !self.compared && !fresh {
-            self.compare(&experience, &units)?;
+            self.compare(&experience, &units, &all)?;
         }
-        let step = experience.whole()?;
-        let (loss, found) = self.accumulate(&step, &units)?;
-        if let (false, true, Some(largest)) = (self.compared, fresh, found.logprob_mismatch_max)
-            && largest > mismatch::EXACT_LIMIT
-        {
-            // A second look finds the token. The step is refused.
-            self.compare(&experience, &units)?;
+        let (loss, mut found) = self.accumulate(&experience.step(first)?, &parts(&units, first))?;
+        if !self.compared && fresh {
+            // The pass covers the first minibatch. The others are compared before weights change.
+            let others: Vec<usize> =
+                all.iter().copied().filter(|number| first.binary_search(number).is_err()).collect();
+            if !others.is_empty() {
+                found.merge_mismatch(self.compare(&experience, &units, &others)?);
+            }
+            if found.logprob_mismatch_max.is_some_and(|largest| largest > mismatch::EXACT_LIMIT) {
+                // A second look finds the token. The step is refused.
+                self.compare(&experience, &units, &all)?;
+            }
         }
         self.compared = true;
         metrics.set(Metric::Loss, loss);
-        let tokens = units.iter().flat_map(|unit| &unit.sequences).map(|one| one.trained().len() as f64).sum();
+        let tokens = units.iter().flatten().map(|one| one.trained().len() as f64).sum();
         metrics.set(Metric::Tokens, tokens);
         metrics.merge(found.named());
+        self.pending = Some(Pending { experience, units, steps, loss, metrics: found });
         Ok(Forward { metrics })
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
+        let pending = self.pending.take();
         let report = self.device.guarded(|| self.trainer.step()).flatten();
-        let Some(report) = report.map_err(refused)? else { return Ok(Step::default()) };
+        let (Some(mut report), Some(pending)) = (report.map_err(refused)?, pending) else { return Ok(Step::default()) };
+        let Pending { experience, units, steps, mut loss, metrics: mut all } = pending;
+        let (mut taken, mut norms) = (1, report.gradient_norm);
+        // An error in any of these steps takes all of them back: the transaction restores the weights.
+        for numbers in steps.iter().skip(1) {
+            let (part, found) = self.accumulate(&experience.step(numbers)?, &parts(&units, numbers))?;
+            loss += part;
+            all.merge(&found.without_mismatch());
+            let further = self.device.guarded(|| self.trainer.step_further()).flatten();
+            if let Some(further) = further.map_err(refused)? {
+                report = further;
+                norms += report.gradient_norm;
+                taken += 1;
+            }
+        }
         self.publish().map_err(refused)?;
-        let metrics = Measurements::from([
-            (Metric::GradientNorm, report.gradient_norm),
+        let mut metrics = Measurements::from([
+            (Metric::OptimizerSteps, taken as f64),
+            (Metric::GradientNorm, norms / taken as f64),
             (Metric::LearningRate, report.rate),
             (Metric::Version, self.engine.current().number as f64),
         ]);
-        Ok(Step { updates: 1, metrics, events: Vec::new() })
+        if taken > 1 {
+            metrics.set(Metric::Loss, loss / taken as f64);
+            all.per_step(taken);
+            metrics.merge(all.named());
+        }
+        Ok(Step { updates: taken, metrics, events: Vec::new() })
     }
 
     fn snapshot(&self) -> Result<Vec<u8>, LearnError> {
@@ -305,11 +366,13 @@ impl Layer for WeightsLayer {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
+        self.pending = None;
         self.device.guarded(|| self.trainer.restore(bytes)).flatten().map_err(refused)?;
         self.publish().map_err(refused)
     }
 
     fn clear_pending(&mut self) {
+        self.pending = None;
         self.trainer.clear_pending();
     }
 
@@ -323,11 +386,11 @@ impl Layer for WeightsLayer {
 impl Weights for WeightsLayer {
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError> {
         let mut units = Vec::with_capacity(demonstrations.len());
-        for (number, generated) in demonstrations.iter().enumerate() {
-            units.push(Unit { number, sequences: sequences(generated).map_err(refused)? });
+        for generated in demonstrations {
+            units.push(sequences(generated).map_err(refused)?);
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
-        let (loss, _) = self.accumulate(&step, &units)?;
+        let (loss, _) = self.accumulate(&step, &units.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
         self.device.guarded(|| self.trainer.step_at(rate)).flatten().map_err(refused)?;
         Ok(loss)
     }

@@ -8,7 +8,7 @@ use crate::{
     AdapterFolder, AdapterSettings, ChatFormat, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder,
     Overlong, Weight, WeightsLayer, digest, is_adapter, memory,
 };
-use clawhost_learn::policy::PolicyGradient;
+use clawhost_learn::policy::{PolicyGradient, Updates};
 use std::sync::Arc;
 
 /// How weights learn.
@@ -18,6 +18,8 @@ pub struct LearningSettings {
     pub learned: Learned,
     /// The loss.
     pub objective: PolicyGradient,
+    /// The optimiser steps of an iteration.
+    pub updates: Updates,
     /// The optimiser.
     pub optimizer: OptimizerSettings,
     /// The learning rate of each step.
@@ -129,6 +131,7 @@ impl ModelFolder {
         let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
         let (engine, objective) = (model.engine().clone(), settings.objective);
         let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
+        layer.divide_into(settings.updates);
         // The reference of an adapter is the model without it, which is in memory already.
         if settings.objective.kl > 0.0 && trained == Trained::Full {
             layer.stay_near(trainer(Schedule::constant(0.0))?);

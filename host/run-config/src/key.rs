@@ -265,7 +265,11 @@ keys! {
         "The reflector that rewrites the section";
 
     Objective, "objective", WEIGHTS, text, fixed("dapo"), LEARN, decides, Weights, "NAME",
-        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, ppo, is, cispo or gspo";
+        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, ppo, is, cispo or gspo; with one step per iteration, dapo and cispo are the same";
+    Epochs, "epochs", WEIGHTS, whole(1..=64), fixed(1), LEARN, decides, Weights, "N",
+        "Passes over the episodes of an iteration; the bounds of an objective act only with more than one step per iteration";
+    Minibatches, "minibatches", WEIGHTS, whole(1..=1024), fixed(1), LEARN, decides, Weights, "N",
+        "Most parts of a pass, of whole groups, with a step for each";
     Rate, "rate", WEIGHTS, number(f64::MIN_POSITIVE..=1.0), cases(0.002, "; of an adapter ", 0.0002, ""), LEARN, decides,
         Weights, "RATE",
         "Highest learning rate: it rises during the warm-up, then falls to a tenth";

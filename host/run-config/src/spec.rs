@@ -289,6 +289,10 @@ pub struct EvolveSpec {
 pub struct WeightsSpec {
     /// The loss.
     pub objective: String,
+    /// Passes over the episodes of an iteration.
+    pub epochs: u32,
+    /// Most steps of a pass.
+    pub minibatches: u32,
     /// Highest learning rate.
     pub rate: f64,
     /// Steps until the rate is at its highest.

@@ -138,6 +138,8 @@ impl Setter {
 
     fn weights(&mut self, weights: &WeightsSpec) {
         self.text(Key::Objective, weights.objective.clone());
+        self.whole(Key::Epochs, u64::from(weights.epochs));
+        self.whole(Key::Minibatches, u64::from(weights.minibatches));
         self.number(Key::Rate, weights.rate);
         self.whole(Key::Warmup, weights.warmup);
         self.text(Key::Optimizer, weights.optimizer.name().to_owned());

@@ -73,8 +73,14 @@ impl<'a> GameTrial<'a> {
         let settings = LearningSettings {
             learned: Learned::Full,
             objective: game.objective()?,
+            updates: game.updates,
             optimizer: OptimizerSettings::default(),
-            schedule: Schedule { peak: game.rate, warmup: 5, total: game.iterations, floor: 0.1 },
+            schedule: Schedule {
+                peak: game.rate,
+                warmup: 5,
+                total: game.iterations * game.updates.steps(),
+                floor: 0.1,
+            },
         };
         let folder = TinyModel { seed, ..TinyModel::default() }.make()?;
         let (model, weights) = folder.open_learning("tiny", &settings, device)?;

@@ -6,7 +6,7 @@ use crate::plugins::check_options;
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::Digest;
-use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient, Truncation};
+use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient, Truncation, Updates};
 use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
@@ -74,11 +74,16 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
         Optimizer::Muon => Rule::Muon,
         Optimizer::AdamW => Rule::AdamW,
     };
+    let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    let (epochs, minibatches) = (at_least_one(weights.epochs), at_least_one(weights.minibatches));
+    let updates = Updates { epochs, minibatches };
+    let total = iterations.saturating_mul(updates.steps());
     Ok(LearningSettings {
         learned,
         objective: objective(weights, spec.policy.max_tokens, spec.play.max_turns)?,
+        updates,
         optimizer: OptimizerSettings { rule, ..OptimizerSettings::default() },
-        schedule: Schedule { peak: weights.rate, warmup: weights.warmup, total: iterations, floor: FLOOR },
+        schedule: Schedule { peak: weights.rate, warmup: weights.warmup, total, floor: FLOOR },
     })
 }
 

@@ -1,5 +1,6 @@
 //! Training metrics, under their usual names.
 
+use super::mismatch::Difference;
 use crate::{Measurements, Metric};
 
 /// A mean that can be merged from parts.
@@ -89,6 +90,26 @@ impl Metrics {
         let means = self.means().into_iter().map(|(metric, mean)| (metric, mean.value()));
         let measured = means.chain(maxima).filter_map(|(metric, value)| Some((metric, value?)));
         losses.into_iter().chain(measured).collect()
+    }
+
+    /// Turns sums over several optimiser steps into means per step: the terms of the loss. Other metrics are means over
+    /// tokens.
+    pub fn per_step(&mut self, steps: u64) {
+        for term in [&mut self.reward_loss, &mut self.distillation_loss, &mut self.kl_loss] {
+            *term /= steps.max(1) as f64;
+        }
+    }
+
+    /// Merges a comparison of rollout and trainer.
+    pub fn merge_mismatch(&mut self, difference: Difference) {
+        let tokens = difference.tokens as f64;
+        self.logprob_mismatch.merge(Mean { sum: difference.mean * tokens, count: tokens });
+        largest(&mut self.logprob_mismatch_max, (difference.tokens > 0).then_some(difference.max));
+    }
+
+    /// Leaves out the mismatch of a step that is not the first: it contains what the earlier steps changed.
+    pub fn without_mismatch(self) -> Self {
+        Self { logprob_mismatch: Mean::default(), logprob_mismatch_max: None, ..self }
     }
 
     pub(super) fn note_ratio(&mut self, ratio: f64) {

@@ -12,6 +12,8 @@
 //!                  │
 //!     Experience::new            advantages over whole groups; drops and counts what has no gradient
 //!                  │
+//!     Updates::divide            epochs and minibatches: the trajectories of every optimiser step
+//!                  │
 //!     Experience::step           one optimiser step: fixes the denominator ONCE
 //!                  │
 //!        ┌─────────┴─────────┐
@@ -85,6 +87,7 @@ mod signal;
 mod staleness;
 #[cfg(test)]
 mod tests;
+mod updates;
 
 pub use advantage::{Advantage, GeneralisedAdvantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
@@ -102,3 +105,4 @@ pub use objective::{Objective, PolicyGradient, RewardTerm};
 pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
 pub use signal::{IterationSignal, NoSignal, SignalMonitor};
 pub use staleness::{Dropped, Staleness};
+pub use updates::Updates;

@@ -6,7 +6,7 @@ use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, 
 use crate::{Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, ModelFolder, TinyModel};
 use crate::{cpu::tests::config, digest, initial};
 use clawhost_core::{Digest, EpisodeId, Llm, Message, ModelRequest, Origin, Role, StateId};
-use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, PolicyGradient};
+use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, PolicyGradient, Updates};
 use clawhost_learn::{Batch, Group, Layer, Member, Removed};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -202,6 +202,7 @@ fn an_existing_adapter_continues_with_its_own_settings_only() {
         let settings = LearningSettings {
             learned: Learned::Adapter(AdapterSettings { rank, alpha, targets, ..AdapterSettings::default() }),
             objective: rewards(0.0),
+            updates: Updates::default(),
             optimizer: OptimizerSettings::default(),
             schedule: Schedule::constant(1e-3),
         };
@@ -241,6 +242,7 @@ async fn an_adapter_learns_from_rewards() {
     let settings = LearningSettings {
         learned: Learned::Adapter(adapter),
         objective: rewards(0.001),
+        updates: Updates::default(),
         optimizer: OptimizerSettings::default(),
         schedule: Schedule::constant(2e-2),
     };

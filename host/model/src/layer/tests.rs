@@ -5,7 +5,7 @@ use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
-use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance};
+use clawhost_learn::policy::{GeneratedSequence, Objective, TruncatedImportance, Updates};
 use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
 
@@ -25,6 +25,7 @@ fn settings(change: impl FnOnce(&mut PolicyGradient)) -> LearningSettings {
     LearningSettings {
         learned: Learned::Full,
         objective,
+        updates: Updates::default(),
         optimizer: OptimizerSettings::default(),
         schedule: Schedule::constant(0.05),
     }
@@ -69,6 +70,111 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
     let group = Group { task: "sum".into(), seed: 1, drawn: Vec::new(), propensity: 1.0, members };
     let state_id = StateId(Digest::of(b"state"));
     Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
+}
+
+/// The same with several groups.
+async fn played_groups(model: &LocalModel, groups: u64) -> Batch {
+    let mut batch = played(model, |_| {}).await;
+    let Some(first) = batch.groups.pop() else { panic!("one group was played") };
+    for number in 0..groups {
+        let mut group = Group { task: format!("sum {number}"), seed: number, ..first.clone() };
+        for (place, member) in group.members.iter_mut().enumerate() {
+            member.episode = EpisodeId(format!("g{number}e{place}"));
+            // Another half of the members in every group.
+            member.reward = f64::from(u8::from((place as u64 >> (number % 3)) & 1 == 1));
+        }
+        batch.groups.push(group);
+    }
+    batch
+}
+
+/// A layer that takes this many steps on a batch of four groups, and its metrics.
+async fn divided(name: &str, epochs: u32, minibatches: u32) -> (WeightsLayer, BTreeMap<&'static str, f64>, Batch) {
+    let Objective::Policy(objective) = Objective::named(name, NonZeroU32::new(64).unwrap()).unwrap() else { panic!() };
+    let number = |number| NonZeroU32::new(number).unwrap();
+    let updates = Updates { epochs: number(epochs), minibatches: number(minibatches) };
+    let settings = settings(|own| {
+        let truncation = own.reward.unwrap().truncation;
+        *own = objective;
+        own.reward.as_mut().unwrap().truncation = truncation;
+    });
+    let settings = LearningSettings { updates, ..settings };
+    let (model, mut layer) = folder().open_learning("tiny", &settings, &ComputeDevice::processor()).unwrap();
+    let batch = played_groups(&model, 4).await;
+    let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    (layer, found, batch)
+}
+
+#[tokio::test]
+async fn the_first_minibatch_is_on_policy_and_later_ones_are_bounded() {
+    let (_, one, _) = divided("dapo", 1, 1).await;
+    assert_eq!((one["optimizer_steps"], one["clip_fraction"]), (1.0, 0.0));
+    assert!((one["ratio_max"] - 1.0).abs() < 1e-4, "{one:?}");
+
+    let (mut layer, all, batch) = divided("dapo", 2, 2).await;
+    assert_eq!((all["optimizer_steps"], all["version"]), (4.0, 1.0), "one version of the weights");
+    assert!(all["ratio_max"] > 1.28 && all["clip_fraction"] > 0.0 && all["approx_kl"] > 0.0, "{all:?}");
+    assert!(all["logprob_mismatch_max"] < 1e-4, "the mismatch is that before the first step: {all:?}");
+    assert_eq!(all["tokens"], one["tokens"], "tokens of an epoch");
+
+    // The pass before the steps is over the first minibatch alone.
+    let fresh = layer.forward_backward(&batch).unwrap();
+    layer.clear_pending();
+    assert!((fresh.metrics.by_name()["ratio_max"] - 1.0).abs() < 1e-4, "{fresh:?}");
+    // An update of several steps is one version: the same answers are one version late, and then two.
+    let late = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!(!late.contains_key("dropped_old_weights") && late["version"] == 2.0, "{late:?}");
+    let oldest = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert_eq!(oldest["dropped_old_weights"], 4.0 * TRIES as f64);
+}
+
+#[tokio::test]
+async fn a_mismatch_in_any_minibatch_is_refused() {
+    let (model, mut layer) = opened(|_| {});
+    layer.divide_into(Updates { epochs: NonZeroU32::MIN, minibatches: NonZeroU32::new(4).unwrap() });
+    let batch = played_groups(&model, 4).await;
+    for place in 0..4 {
+        let mut batch = batch.clone();
+        let generated = batch.groups[place].members[0].generated.as_mut().unwrap();
+        Arc::make_mut(generated).rollout[0] += 0.01;
+        let before = Layer::digest(&layer);
+        let applied = learn(&mut [&mut layer], &batch).unwrap();
+        assert!(matches!(&applied.outcomes[0], LayerOutcome::LeftOut(_)), "group {place}: {:?}", applied.outcomes);
+        assert_eq!(Layer::digest(&layer), before);
+    }
+    assert_eq!(metrics(&learn(&mut [&mut layer], &batch).unwrap())["optimizer_steps"], 4.0);
+}
+
+#[tokio::test]
+async fn a_later_step_that_fails_takes_all_steps_back() {
+    let (model, mut layer) = opened(|_| {});
+    layer.divide_into(Updates { epochs: NonZeroU32::new(8).unwrap(), minibatches: NonZeroU32::MIN });
+    let batch = played_groups(&model, 4).await;
+    // Finite weights, with which the next pass overflows.
+    layer.trainer.set_schedule(Schedule::constant(1e30));
+    let before = layer.snapshot().unwrap();
+    let (digest, version) = (Layer::digest(&layer), model.engine().current());
+    let applied = learn(&mut [&mut layer], &batch).unwrap();
+    assert_eq!(applied.outcomes, [LayerOutcome::RolledBack], "{:?}", applied.rolled_back);
+    assert_eq!((layer.snapshot().unwrap(), Layer::digest(&layer)), (before, digest));
+    assert_eq!(model.engine().current().digest, version.digest);
+    assert!(layer.pending.is_none(), "nothing is left over");
+    // The first step alone does not fail.
+    layer.divide_into(Updates::default());
+    assert!(learn(&mut [&mut layer], &batch).unwrap().moved());
+}
+
+#[tokio::test]
+async fn equal_batches_give_equal_weights_and_every_objective_gives_its_own() {
+    const NAMES: [&str; 8] = ["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo"];
+    let mut found = BTreeMap::new();
+    for name in NAMES {
+        found.insert(digest(divided(name, 2, 2).await.0.host()), name);
+    }
+    assert_eq!(found.len(), NAMES.len(), "{found:?}");
+    assert_eq!(found.get(&digest(divided("dapo", 2, 2).await.0.host())), Some(&"dapo"), "bit for bit");
+    let [one, other] = [divided("dapo", 1, 1).await.0, divided("cispo", 1, 1).await.0];
+    assert_eq!(digest(one.host()), digest(other.host()), "with one step, no bound acts");
 }
 
 fn metrics(applied: &Applied) -> BTreeMap<&'static str, f64> {

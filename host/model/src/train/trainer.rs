@@ -45,7 +45,7 @@ pub struct Trainer {
     schedule: Schedule,
     /// Steps that the schedule has counted.
     scheduled: u64,
-    /// All steps since the beginning: the version of the weights.
+    /// All updates since the beginning: the version of the weights.
     ever: u64,
     state_digest: OnceLock<Digest>,
     /// The digest of the frozen weights, if there are any.
@@ -129,8 +129,8 @@ impl Trainer {
         }
     }
 
-    /// All steps since the beginning.
-    pub fn steps_ever(&self) -> u64 {
+    /// All updates since the beginning.
+    pub fn updates_ever(&self) -> u64 {
         self.ever
     }
 
@@ -189,7 +189,17 @@ impl Trainer {
     /// # Errors
     /// A gradient or a new weight is not finite. The weights are unchanged.
     pub fn step(&mut self) -> Result<Option<StepReport>, LocalModelError> {
-        let report = self.step_at(self.schedule.rate(self.scheduled))?;
+        let report = self.step_further()?;
+        self.ever += u64::from(report.is_some());
+        Ok(report)
+    }
+
+    /// The same as a further step of one update: the schedule counts it, the version of the weights does not.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`].
+    pub fn step_further(&mut self) -> Result<Option<StepReport>, LocalModelError> {
+        let report = self.take_step(self.schedule.rate(self.scheduled))?;
         self.scheduled += u64::from(report.is_some());
         Ok(report)
     }
@@ -199,12 +209,17 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::step`].
     pub fn step_at(&mut self, rate: f64) -> Result<Option<StepReport>, LocalModelError> {
+        let report = self.take_step(rate)?;
+        self.ever += u64::from(report.is_some());
+        Ok(report)
+    }
+
+    fn take_step(&mut self, rate: f64) -> Result<Option<StepReport>, LocalModelError> {
         let report = match &mut self.place {
             Place::Processor(processor) => processor.step(rate, &self.settings)?,
             Place::Accelerator(device) => device.step(rate, &self.settings)?,
         };
         if report.is_some() {
-            self.ever += 1;
             self.state_digest = OnceLock::new();
         }
         Ok(report)

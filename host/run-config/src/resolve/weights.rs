@@ -19,6 +19,8 @@ impl Resolver<'_> {
         let case = usize::from(adapter.is_some());
         WeightsSpec {
             objective: self.text_or(Key::Objective, 0).to_owned(),
+            epochs: self.small_or(Key::Epochs, 0),
+            minibatches: self.small_or(Key::Minibatches, 0),
             rate: self.number_or(Key::Rate, case),
             warmup: self.whole_or(Key::Warmup, 0),
             optimizer: match self.text_or(Key::Optimizer, case) {

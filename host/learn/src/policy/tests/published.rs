@@ -17,10 +17,64 @@ fn losses_and_gradients_equal_the_reference() {
     check(policy("grpo"), 0.045_363, [0.0, -0.026_473, -0.058_917], "grpo");
     check(policy("dapo"), -0.135_185, [0.0, -0.039_710, -0.088_376], "dapo");
     check(policy("dr_grpo"), -0.029_207, [0.0, -0.014_042, -0.031_250], "dr_grpo");
+    check(policy("rloo"), -0.460_509, [-0.337_465, -0.112_332, -0.25], "rloo");
+    check(policy("ppo"), 0.071_192, [0.0, -0.051_630, -0.114_905], "ppo");
     check(policy("is"), -1.897_489, [-0.954_359, -0.317_679, -0.707_007], "is");
     check(policy("cispo"), 0.110_888, [-0.113_121, -0.039_710, -0.088_376], "cispo");
     check(policy("gspo"), 0.027_011, [-0.049_872; 3], "gspo");
     check(policy("opd"), -0.071_648, [-0.016_873, 0.016_850, 0.012_500], "opd");
+    check(policy("combined"), -0.126_811, [0.0, -0.022_860, -0.075_876], "combined");
+    // Seven nats from the teacher: only a hint is clipped.
+    let check = |name: &str, loss: f64, gradient: [f64; 3]| {
+        let outcome = far_from_the_teacher(policy(name), &NEW);
+        close(&[outcome.loss], &[loss], TOLERANCE, name);
+        close(&outcome.gradients[0], &gradient, TOLERANCE, name);
+    };
+    check("opd", 0.304_665, [-0.016_873, 0.393_163, 0.012_5]);
+    check("hint", 0.192_332, [-0.016_873, 0.280_831, 0.012_5]);
+}
+
+/// The step of all four trajectories with these new log-probs. The teacher thinks little of the second token of the first.
+fn far_from_the_teacher(objective: PolicyGradient, new: &[&[f64]]) -> Outcome {
+    let far = groups(|number, recorded| {
+        if number == 0 {
+            recorded.teacher = Some(teacher(&[-0.3, -8.2, -0.6]));
+        }
+    });
+    Experience::new(objective, far).unwrap().whole().unwrap().loss(&evaluations(new)).unwrap()
+}
+
+/// Optimisers are almost independent of the length of a gradient, so only its direction distinguishes objectives.
+fn direction(name: &str, new: &[&[f64]]) -> Vec<f64> {
+    let gradient = far_from_the_teacher(policy(name), new).gradients.concat();
+    let length = gradient.iter().map(|slope| slope * slope).sum::<f64>().sqrt();
+    gradient.into_iter().map(|slope| slope / length).collect()
+}
+
+/// The pairs of objectives whose gradients have the same direction.
+fn alike(new: &[&[f64]]) -> Vec<[&'static str; 2]> {
+    let names: Vec<&str> = Objective::NAMES.into_iter().filter(|name| !["sft", "dpo"].contains(name)).collect();
+    let mut pairs = Vec::new();
+    for (place, one) in names.iter().enumerate() {
+        for other in &names[place + 1..] {
+            let (first, second) = (direction(one, new), direction(other, new));
+            let apart = first.iter().zip(&second).map(|(one, other)| (one - other).powi(2)).sum::<f64>().sqrt();
+            if apart < 1e-3 {
+                pairs.push([*one, *other]);
+            }
+        }
+    }
+    pairs
+}
+
+#[test]
+fn every_objective_differs_from_the_others_after_the_first_step() {
+    assert_eq!(alike(&NEW), Vec::<[&str; 2]>::new());
+    // In the first step every ratio is 1, and no bound acts: objectives that differ in their bounds alone are the same.
+    let expect = [["grpo", "gspo"], ["dapo", "is"], ["dapo", "cispo"], ["dr_grpo", "rloo"], ["is", "cispo"]];
+    assert_eq!(alike(&OLD), expect);
+    let exact = |name: &str| far_from_the_teacher(policy(name), &OLD).gradients;
+    assert_eq!(exact("dapo"), exact("cispo"), "bit for bit");
 }
 
 #[test]
@@ -109,6 +163,23 @@ fn terms_of_a_combined_objective_add_up() {
     close(&[metrics["reward_loss"] + metrics["distillation_loss"]], &[outcome.loss], 1e-12, "parts");
     close(&[metrics["distillation_advantage_mean"]], &[teacher], 1e-12, "teacher");
     assert!(metrics["reward_loss"] != 0.0 && metrics["distillation_loss"] != 0.0);
+}
+
+#[test]
+fn the_terms_of_the_loss_are_means_over_steps_and_the_mismatch_is_that_before_the_first() {
+    let experience = experience(PolicyGradient { kl: 1.0, ..policy("grpo") });
+    let step = |new: &[&[f64]]| experience.whole().unwrap().loss(&evaluations(new)).unwrap().metrics;
+    let (first, second) = (step(&OLD), step(&NEW));
+    let mut both = first.clone();
+    both.merge(&second.clone().without_mismatch());
+    both.per_step(2);
+    let (first, second, both) = (first.named().by_name(), second.named().by_name(), both.named().by_name());
+    for name in ["reward_loss", "kl_loss", "clip_fraction", "ratio_mean", "approx_kl"] {
+        close(&[both[name]], &[(first[name] + second[name]) / 2.0], 1e-12, name);
+    }
+    assert_eq!((first["clip_fraction"], second["clip_fraction"]), (0.0, 3.0 / 8.0));
+    assert_eq!(both["ratio_max"], second["ratio_max"]);
+    assert_eq!((both["logprob_mismatch_max"], both["logprob_mismatch_mean"]), (0.0, 0.0));
 }
 
 #[test]
