@@ -19,7 +19,8 @@ async fn learned(dial: Dial) -> (World, LearnReport) {
 
 const HARNESS: [&str; 9] =
     ["admitted", "deployed", "episodes", "expired", "groups", "harmful", "on_trial", "proposals", "queued"];
-const TRAIN: [&str; 5] = ["pass@1", "pass@4", "refilled_groups", "tasks_passed_over", "zero_variance_share"];
+const TRAIN: [&str; 6] =
+    ["pass@1", "pass@4", "refilled_groups", "suspicions", "tasks_passed_over", "zero_variance_share"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_has_a_name_with_its_layer_or_its_split() {

@@ -2,11 +2,11 @@
 
 use crate::world::*;
 use clawhost_core::{Episode, RewardSource, Sampling};
-use clawhost_learn::policy::Difficulty;
+use clawhost_learn::policy::{Difficulty, Watched};
 use clawhost_learn::{CheckpointKind, Group};
 use clawhost_learning::{
-    LearnPlan, LearnPorts, LearnReport, LearningStage, Outcome, SharedWeights, WarmStart, WarmStartReport, WeightsPlan,
-    WeightsPorts, WeightsStage,
+    LearnPlan, LearnPorts, LearnReport, LearningStage, Outcome, SharedWeights, WarmStart, WarmStartReport,
+    WarningSubject, WeightsPlan, WeightsPorts, WeightsStage,
 };
 use clawhost_play::{ChatPolicy, ScoringRule, StopReason};
 use std::sync::atomic::Ordering;
@@ -309,6 +309,63 @@ async fn missing_learning_signal_is_reported_with_the_remedy() {
         text.contains("rewards differ in 0.000 of the groups of the last 5 iterations; use larger groups"),
         "{text}"
     );
+}
+
+/// A run of 24 iterations whose second reward, which decides nothing, changes from one value to another after ten of them.
+async fn with_style(before: f64, after: f64) -> LearnReport {
+    let world = World::new(Proposer::of(&[]));
+    let mut plan = plan(None);
+    (plan.run.iterations, plan.run.test_pairs) = (24, 0);
+    let (mut ports, dial) = ports(&world, &plan);
+    let published = dial.lock().unwrap().published.clone();
+    let style = Marks::by(move |_| Some(if published.load(Ordering::SeqCst) < 10 { before } else { after }));
+    let style = style.named("style");
+    ports.play.rewards.push(ScoringRule { weight: 0.0, ..ScoringRule::new(Arc::new(style), vec![]) });
+    world.begin(plan.run, ports).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reward_that_rises_while_another_falls_is_reported_as_possible_hacking() {
+    let report = with_style(0.75, 0.25).await;
+    let suspicions = |place: usize| {
+        report.iterations[place]
+            .weights()
+            .unwrap()
+            .1
+            .suspicions
+            .iter()
+            .map(|one| one.watched.clone())
+            .collect::<Vec<_>>()
+    };
+    assert!((0..19).all(|place| suspicions(place).is_empty()), "twenty iterations are compared");
+    assert_eq!(suspicions(19), [Watched::Reward("style".into())]);
+    let events: Vec<(u64, String)> = report
+        .iterations
+        .iter()
+        .filter_map(|one| Some((one.iteration, one.weights()?.0.events.first()?.clone())))
+        .collect();
+    assert_eq!(events.len(), 1, "told once: {events:?}");
+    assert_eq!(events[0].0, 20);
+    assert!(events[0].1.contains("while the reward style fell from 0.750 to 0.250 of its range"), "{events:?}");
+    let published = &report.published()["iterations"][19];
+    assert_eq!(published["suspicions"][0]["watched"], serde_json::json!({ "reward": "style" }));
+    assert_eq!(
+        (&published["suspicions"][0]["before"], &published["suspicions"][0]["after"]),
+        (&0.75.into(), &0.25.into())
+    );
+    assert_eq!(published["events"][0], events[0].1);
+    let metrics = report.iterations[19].metrics();
+    assert_eq!((metrics["train.suspicions"], metrics["train.reward.style"]), (1.0, 0.25));
+    assert_eq!(metrics["train.reward.marks"], report.iterations[19].reward.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewards_that_rise_together_are_not_suspicious() {
+    let report = with_style(0.25, 0.75).await;
+    assert!(report.iterations.iter().all(|one| {
+        one.weights().unwrap().1.warnings().iter().all(|(subject, _)| !matches!(subject, WarningSubject::Hacking(_)))
+    }));
+    assert!(report.iterations.iter().all(|one| one.metrics()["train.suspicions"] == 0.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

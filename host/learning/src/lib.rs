@@ -50,7 +50,7 @@ pub use playbook_guidance::UniformPlaybook;
 pub use pool::EpisodePool;
 pub use report::{
     ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerIteration, LayerReport,
-    LearnReport, Mean, Missing, Outcome, PlayedEpisodes, RolloutMeasures, WeightsIteration, WeightsReport,
+    LearnReport, Mean, Missing, Outcome, PlayedEpisodes,
 };
 pub use rollouts::{Rollouts, is_training_phase};
 pub use source::{ExperienceRequest, ExperienceSource};
@@ -58,5 +58,6 @@ pub use splits::{HeldOut, Splits};
 pub use stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
 pub use training_thread::TrainingThread;
 pub use weights::{
-    Best, Curriculum, SharedWeights, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage,
+    Best, Curriculum, RolloutMeasures, SharedWeights, WarmStart, WarmStartReport, WarningSubject, WeightsIteration,
+    WeightsPlan, WeightsPorts, WeightsReport, WeightsStage,
 };

@@ -1,7 +1,7 @@
 //! Reports of a learning run.
 
 use crate::harness::{EvolutionReport, GateReport, Reflections};
-use crate::weights::{Best, WarmStartReport};
+use crate::weights::{RolloutMeasures, WeightsIteration, WeightsReport};
 use clawhost_core::{Digest, Usage};
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::Decision;
@@ -91,19 +91,6 @@ impl Missing {
     }
 }
 
-/// Statistics of an iteration's training episodes. Shares are over groups as they were played.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RolloutMeasures {
-    /// Estimated probability that one of k tries has the best possible reward, by k.
-    pub pass_at: BTreeMap<u64, f64>,
-    /// Share of groups without reward variance; `None` if no group has two scored members.
-    pub zero_variance_share: Option<f64>,
-    /// Number of groups played as replacements.
-    pub refilled_groups: u64,
-    /// Number of tasks skipped by the difficulty filter; `None` without a filter.
-    pub tasks_passed_over: Option<u64>,
-}
-
 /// Harness details of an iteration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HarnessIteration {
@@ -113,20 +100,6 @@ pub struct HarnessIteration {
     pub reflections: Reflections,
     /// The gate's report, if a session took place.
     pub gate: Option<GateReport>,
-}
-
-/// Weights details of an iteration.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct WeightsIteration {
-    /// Statistics of the training episodes.
-    pub rollout: RolloutMeasures,
-    /// Warning that rewards carry no signal, with the remedy.
-    pub signal: Option<String>,
-    /// Warning that the reward fell, with the remedy.
-    #[serde(default)]
-    pub fall: Option<String>,
-    /// Mean reward of the validation tasks, if they were played.
-    pub validation: Option<f64>,
 }
 
 /// Details that are specific to a layer.
@@ -228,7 +201,12 @@ impl IterationReport {
             named.extend(measured.map(|(metric, value)| (format!("{}.{}", layer.layer, metric.name()), value)));
         }
         if let Some((_, weights)) = self.weights() {
-            let RolloutMeasures { pass_at, zero_variance_share, refilled_groups, tasks_passed_over } = &weights.rollout;
+            let RolloutMeasures { pass_at, zero_variance_share, refilled_groups, tasks_passed_over, .. } =
+                &weights.rollout;
+            let RolloutMeasures { rewards, repetition, .. } = &weights.rollout;
+            named.extend(rewards.iter().map(|(name, share)| (format!("train.reward.{name}"), *share)));
+            named.extend(repetition.map(|share| ("train.repetition".to_owned(), share)));
+            named.insert("train.suspicions".to_owned(), weights.suspicions.len() as f64);
             named.extend(pass_at.iter().map(|(k, value)| (format!("train.pass@{k}"), *value)));
             named.extend(zero_variance_share.map(|share| ("train.zero_variance_share".to_owned(), share)));
             named.insert("train.refilled_groups".to_owned(), *refilled_groups as f64);
@@ -254,6 +232,7 @@ impl IterationReport {
             if let Some((_, weights)) = self.weights() {
                 document.insert("signal".to_owned(), serde_json::json!(weights.signal));
                 document.insert("fall".to_owned(), serde_json::json!(weights.fall));
+                document.insert("suspicions".to_owned(), serde_json::json!(weights.suspicions));
             }
         }
         document
@@ -374,23 +353,6 @@ impl HarnessReport {
         let gate = self.evolution.as_ref().and_then(|evolution| evolution.gate.as_ref());
         gate.is_some_and(|gate| gate.decision == Decision::Promote)
     }
-}
-
-/// Report of the weights.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct WeightsReport {
-    /// Report of the warm start, if one was planned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_start: Option<WarmStartReport>,
-    /// Mean validation reward of the starting weights: before the first reward, after demonstrations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start: Option<f64>,
-    /// Mean reward of the last validation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<f64>,
-    /// The best weights by validation reward, if validation took place. The starting weights are among them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub best: Option<Best>,
 }
 
 /// Report of a layer.

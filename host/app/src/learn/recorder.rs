@@ -47,6 +47,7 @@ fn line(report: &IterationReport, timing: Option<Value>) -> Value {
         "removed": report.removed, "not_learned": report.learned.as_ref().err(),
         "signal": report.weights().and_then(|(_, weights)| weights.signal.as_ref()),
         "fall": report.weights().and_then(|(_, weights)| weights.fall.as_ref()),
+        "suspicions": report.weights().map(|(_, weights)| &weights.suspicions),
         "metrics": report.metrics(), "timing": timing,
     })
 }

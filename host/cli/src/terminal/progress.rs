@@ -6,7 +6,7 @@ use crate::data_folder::size;
 use clawhost_app::learn::Pace;
 use clawhost_app::{Event, EventSink};
 use clawhost_core::{counted, escaped, thousands};
-use clawhost_learning::{IterationReport, is_training_phase};
+use clawhost_learning::{IterationReport, WarningSubject, is_training_phase};
 use clawhost_play::EpisodeSummary;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal as _, Write as _};
@@ -42,10 +42,8 @@ struct State {
     /// Whether a phase of learning began. Its episodes get no lines of their own.
     in_phases: bool,
     pace: Pace,
-    /// Whether the last report said that rewards carry no signal.
-    is_signal_shown: bool,
-    /// Whether the last report said that the reward fell.
-    is_fall_shown: bool,
+    /// The subjects of the warnings of the last report.
+    warned: Vec<WarningSubject>,
 }
 
 /// Shows events to the user.
@@ -217,17 +215,14 @@ impl Progress {
         let tokens = report.metrics().get("weights.tokens").copied().unwrap_or(0.0);
         let left = of.saturating_sub(report.iteration);
         let pace = state.pace.note(Instant::now(), tokens, left).map(|known| known.to_string());
-        let signal = report.weights().and_then(|(_, weights)| weights.signal.as_ref());
-        // Shown once, and again after an iteration whose rewards carried a signal.
-        if let (false, Some(why)) = (state.is_signal_shown, signal) {
-            state.say(&format!("iteration {}: {why}", report.iteration));
+        // Each is shown once, and again after an iteration without it.
+        let warnings = report.weights().map(|(_, weights)| weights.warnings()).unwrap_or_default();
+        for (subject, why) in &warnings {
+            if !state.warned.contains(subject) {
+                state.say(&format!("iteration {}: {why}", report.iteration));
+            }
         }
-        state.is_signal_shown = signal.is_some();
-        let fall = report.weights().and_then(|(_, weights)| weights.fall.as_ref());
-        if let (false, Some(why)) = (state.is_fall_shown, fall) {
-            state.say(&format!("iteration {}: {why}", report.iteration));
-        }
-        state.is_fall_shown = fall.is_some();
+        state.warned = warnings.into_iter().map(|(subject, _)| subject).collect();
         let has_news = iteration::has_news(report) || report.iteration == of;
         if state.bar.is_none() && !has_news && state.has_patience() {
             return;

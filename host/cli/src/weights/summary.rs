@@ -65,7 +65,7 @@ pub(crate) fn episodes(out: &mut impl Write, weights: &LearnedWeights, report: &
 /// Demonstrations per step.
 const DEMONSTRATION_BATCH: u64 = 128;
 
-/// Why batches were skipped, why rewards carry no signal, and whether they fell.
+/// Why batches were skipped, why rewards carry no signal, whether they fell, and signs of reward hacking.
 pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Result<()> {
     if let Some(why) = report.iterations.iter().rev().find_map(|one| one.learned.as_ref().err()) {
         writeln!(out, "            the last skipped one: {}", escaped(why, 500))?;
@@ -76,6 +76,13 @@ pub(crate) fn batches(out: &mut impl Write, report: &LearnReport) -> std::io::Re
     }
     if let Some(why) = signal.and_then(|(_, weights)| weights.fall.as_ref()) {
         writeln!(out, "fall        {why}")?;
+    }
+    let mut told = Vec::new();
+    for (iteration, weights) in report.iterations.iter().filter_map(|one| Some((one.iteration, one.weights()?.1))) {
+        for suspicion in weights.suspicions.iter().filter(|one| !told.contains(&&one.watched)).collect::<Vec<_>>() {
+            writeln!(out, "hacking     iteration {iteration}: {suspicion}")?;
+            told.push(&suspicion.watched);
+        }
     }
     Ok(())
 }

@@ -77,11 +77,13 @@ mod difficulty;
 mod experience;
 mod fall;
 mod generated;
+mod hacking;
 mod loss;
 mod measure;
 mod metrics;
 pub mod mismatch;
 mod objective;
+mod repetition;
 mod sample;
 mod signal;
 mod staleness;
@@ -95,6 +97,7 @@ pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
 pub use fall::{Fall, FallMonitor};
 pub use generated::{Generated, GeneratedSequence};
+pub use hacking::{HackingMonitor, Reading, Suspicion, Watched};
 pub use loss::{
     Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,
     Teacher, TruncatedImportance, reveals,
@@ -102,6 +105,7 @@ pub use loss::{
 pub use measure::{mean_at_k, pass_at_k};
 pub use metrics::{Mean, Metrics};
 pub use objective::{Objective, PolicyGradient, RewardTerm};
+pub use repetition::repetition;
 pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
 pub use signal::{IterationSignal, NoSignal, SignalMonitor};
 pub use staleness::{Dropped, Staleness};

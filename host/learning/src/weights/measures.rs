@@ -1,11 +1,13 @@
 //! Statistics of an iteration's training episodes for weights.
 
 use super::Curriculum;
+use super::RolloutMeasures;
 use crate::experience::{Experience, rewards, successes, varies};
-use crate::report::RolloutMeasures;
-use clawhost_core::RewardSource;
-use clawhost_learn::policy::{IterationSignal, pass_at_k};
+use clawhost_core::{Episode, RewardSource, Verdict};
+use clawhost_learn::policy::{IterationSignal, Reading, Watched, pass_at_k, repetition};
 use clawhost_play::ScoringRule;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn mean(values: Vec<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -29,12 +31,66 @@ pub(super) fn measures(experience: &Experience, size: u32, best: f64, curriculum
     measured
 }
 
+/// The mean of each reward, as a share of its range, by name. Empty if there is only one: it is the reward that is learned
+/// from.
+pub(super) fn rewards_by_name(episodes: &[Arc<Episode>], rules: &[ScoringRule]) -> BTreeMap<String, f64> {
+    if rules.len() < 2 {
+        return BTreeMap::new();
+    }
+    let share = |rule: &ScoringRule| {
+        let (name, about) = (&rule.reward.identity().name, rule.reward.description());
+        let own = episodes.iter().flat_map(|episode| &episode.verdicts).filter(|record| record.reward.name == *name);
+        let values = own.filter_map(|record| match &record.verdict {
+            Verdict::Scored(card) => Some(card.value),
+            Verdict::NotApplicable(_) | Verdict::Failed(_) => None,
+        });
+        let range = (about.maximum - about.minimum).max(f64::MIN_POSITIVE);
+        Some((name.clone(), (mean(values.collect())? - about.minimum) / range))
+    };
+    rules.iter().filter_map(share).collect()
+}
+
+/// The answers of an episode, in tokens.
+fn answers(episode: &Episode) -> impl Iterator<Item = &[u32]> {
+    episode.turns.iter().filter_map(|turn| turn.tokens.as_ref()).map(|record| record.tokens.as_slice())
+}
+
+/// The mean share of repeated n-grams in the answers of an episode. `None`: all answers are too short.
+pub(super) fn repeated(episodes: &[Arc<Episode>]) -> Option<f64> {
+    mean(episodes.iter().filter_map(|episode| repetition(answers(episode))).collect())
+}
+
+/// What may move against the reward. `None`: nothing was scored.
+pub(super) fn reading(
+    experience: &Experience,
+    rules: &[ScoringRule],
+    measured: &RolloutMeasures,
+    (reward, entropy): (Option<f64>, Option<f64>),
+) -> Option<Reading> {
+    let reward = scaled(rules, reward?);
+    let episodes = experience.episodes();
+    let lengths = episodes.iter().map(|episode| answers(episode).map(<[u32]>::len).sum::<usize>() as f64);
+    let lengths = mean(lengths.collect()).filter(|length| *length > 0.0);
+    let single = [
+        lengths.map(|length| (Watched::Length, length)),
+        entropy.filter(|entropy| entropy.is_finite()).map(|entropy| (Watched::Entropy, entropy)),
+        measured.repetition.map(|share| (Watched::Repetition, share)),
+    ];
+    let rewards = measured.rewards.iter().map(|(name, share)| (Watched::Reward(name.clone()), *share));
+    Some(Reading { reward, others: single.into_iter().flatten().chain(rewards).collect() })
+}
+
+/// A reward as a share of the possible range.
+fn scaled(rules: &[ScoringRule], reward: f64) -> f64 {
+    let (least, most) = possible(rules);
+    (reward - least) / (most - least).max(f64::MIN_POSITIVE)
+}
+
 /// The learning signal of an iteration.
 pub(super) fn signal(experience: &Experience, rules: &[ScoringRule], reward: Option<f64>) -> IterationSignal {
     let groups = experience.played.values().filter(|group| rewards(group).len() >= 2).count() as u64;
     let varied = experience.played.values().filter(|group| varies(group)).count() as u64;
-    let (least, most) = possible(rules);
-    let mean_reward = reward.map_or(0.0, |reward| (reward - least) / (most - least).max(f64::MIN_POSITIVE));
+    let mean_reward = reward.map_or(0.0, |reward| scaled(rules, reward));
     IterationSignal { groups, varied, mean_reward }
 }
 

@@ -2,10 +2,12 @@
 
 mod curriculum;
 mod measures;
+mod report;
 mod stage;
 mod task_sampler;
 mod warm_up;
 
 pub use curriculum::Curriculum;
+pub use report::{RolloutMeasures, WarningSubject, WeightsIteration, WeightsReport};
 pub use stage::{Best, SharedWeights, WeightsPlan, WeightsPorts, WeightsStage};
 pub use warm_up::{WarmStart, WarmStartReport};

@@ -1,17 +1,17 @@
 //! The stages of the weights layer.
 
-use super::Curriculum;
-use super::measures::{measures, signal};
+use super::measures::{measures, reading, repeated, rewards_by_name, signal};
 use super::warm_up::{WarmStart, WarmStartReport};
+use super::{Curriculum, WeightsIteration, WeightsReport};
 use crate::batch::unmoved_reason;
 use crate::experience::{Experience, mean_reward, reward_bounds};
-use crate::report::{LayerDetails, LayerIteration, LayerReport, WeightsIteration, WeightsReport};
+use crate::report::{LayerDetails, LayerIteration, LayerReport};
 use crate::stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
 use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, Llm};
-use clawhost_learn::policy::{Difficulty, FallMonitor, Generated, NoSignal, SignalMonitor};
-use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Step, Weights};
+use clawhost_learn::policy::{Difficulty, FallMonitor, Generated, HackingMonitor, NoSignal, SignalMonitor, Watched};
+use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Metric, Step, Weights};
 use clawhost_play::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,6 +72,10 @@ pub(super) struct WeightsState {
     signal: SignalMonitor,
     /// Watches for a fall of the reward.
     fall: FallMonitor,
+    /// Watches for reward hacking.
+    hacking: HackingMonitor,
+    /// What the last iteration reported as suspicious.
+    suspected: Vec<Watched>,
     best: Option<Best>,
     /// Whether the starting weights were validated.
     is_start_validated: bool,
@@ -330,19 +334,36 @@ impl LearningStage for WeightsStage {
         // Weights that did not step, or were rolled back, equal those of the last checkpoint.
         self.is_changed |= matches!(&outcome, LayerOutcome::Stepped(..));
         let (_, best) = reward_bounds(&context.ports.rewards);
-        let reward = mean_reward(&experience.episodes());
-        let observed = signal(experience, &context.ports.rewards, reward);
+        let (episodes, rules) = (experience.episodes(), &context.ports.rewards);
+        let reward = mean_reward(&episodes);
+        let observed = signal(experience, rules, reward);
         let fall = self.state.fall.note(observed);
         // Tasks that the policy once solved are not too hard.
         let is_fall = |why: &NoSignal| fall.is_some() && matches!(why, NoSignal::AllFail(_));
         let signal = self.state.signal.note(observed).filter(|why| !is_fall(why));
+        let mut rollout = measures(experience, context.plan.play.group, best, &self.state.curriculum);
+        (rollout.rewards, rollout.repetition) = (rewards_by_name(&episodes, rules), repeated(&episodes));
+        // Of the policy that played, before the steps.
+        let entropy = match &outcome {
+            LayerOutcome::Stepped(forward, _) => forward.metrics.get(Metric::Entropy),
+            LayerOutcome::LeftOut(_) | LayerOutcome::RolledBack => None,
+        };
+        let suspicions = match reading(experience, rules, &rollout, (reward, entropy)) {
+            Some(reading) => self.state.hacking.note(reading),
+            None => Vec::new(),
+        };
+        let new = suspicions.iter().filter(|one| !self.state.suspected.contains(&one.watched));
+        let events: Vec<String> = new.map(ToString::to_string).collect();
+        self.state.suspected = suspicions.iter().map(|one| one.watched.clone()).collect();
         let details = WeightsIteration {
-            rollout: measures(experience, context.plan.play.group, best, &self.state.curriculum),
+            rollout,
+            suspicions,
             signal: signal.map(|why| why.to_string()),
             fall: fall.map(|fall| fall.to_string()),
             validation: self.validate(experience.number + 1, context).await?,
         };
         let mut report = LayerIteration::of(self.name(), outcome);
+        report.events.extend(events);
         report.details = LayerDetails::Weights(Box::new(details));
         Ok(AfterStep { report, versions: Vec::new() })
     }

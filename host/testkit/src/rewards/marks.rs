@@ -30,6 +30,11 @@ impl Marks {
         };
         Self { identity: identity("marks"), description, give: Box::new(give) }
     }
+
+    /// The same under another name.
+    pub fn named(self, name: &str) -> Self {
+        Self { identity: identity(name), ..self }
+    }
 }
 
 impl Default for Marks {
