@@ -45,7 +45,7 @@ fn captured(number: u64, answer: &str, expects: Vec<ExpectedVerdict>) -> clawhos
 }
 
 /// Two completed episodes, of which the second waits for a person until far in the future, and an open one.
-fn with_live_episodes(bench: &Bench) {
+pub(crate) fn with_live_episodes(bench: &Bench) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store = Store::open(bench.data.path(), StoreOptions::default()).unwrap();

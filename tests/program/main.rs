@@ -26,6 +26,7 @@ mod both_layers;
 mod budget;
 mod captured;
 mod collect;
+mod compare;
 mod compile;
 mod crash;
 mod data_folder;

@@ -11,6 +11,7 @@
 mod admin_key;
 mod background;
 mod collect;
+mod compare;
 mod compiling;
 mod configuration;
 pub mod connect;
@@ -80,6 +81,10 @@ pub use clawhost_model::tokens::TextHost;
 pub use collect::{
     COLLECT_CONCURRENCY, COLLECT_MEMBERS, COLLECT_TIME, CollectReport, CollectRequest, Collected, GATEWAY_KEY_VARIABLE,
     OnCollected, collect,
+};
+pub use compare::{
+    Compared, ComparedRun, Comparison, Obstacle, PerPoint, Point, Ranged, RunCost, RunDifference, Spent, Unlike,
+    compare_runs, draw_curves,
 };
 pub use configuration::{ConfiguredKey, configured_keys, default_of_key, set_configured_key, unset_configured_key};
 pub use data::{

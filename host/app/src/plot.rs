@@ -24,6 +24,9 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 180, 233),
 ];
 
+/// A curve is smoothed over this share of its points: one of so many.
+pub(crate) const SMOOTHING: usize = 20;
+
 /// Moving averages, so that a noisy curve can be read.
 pub fn smoothed(values: &[f64], window: usize) -> Vec<(f64, f64)> {
     let window = window.max(1);

@@ -196,6 +196,14 @@ pub enum RequestError {
         /// The run.
         run: String,
     },
+    /// A run of live episodes where tasks are compared.
+    #[error(
+        "{run} was captured from agents, so it has no tasks to compare; name a run that played, learned or evaluated"
+    )]
+    LiveRun {
+        /// The run.
+        run: String,
+    },
     /// A run of which episodes were removed.
     #[error("episodes of {run} were removed on request: the rest is a biased selection; name another run")]
     Pruned {
@@ -529,6 +537,7 @@ impl RequestError {
             Self::NotAdmitted { .. } => "not_admitted",
             Self::NoEpisodes { .. } => "no_episodes",
             Self::NotPlayed { .. } => "not_played",
+            Self::LiveRun { .. } => "live_run",
             Self::Pruned { .. } => "pruned",
             Self::NothingDecided { .. } => "nothing_decided",
             Self::OtherEnvironment { .. } => "other_environment",

@@ -9,6 +9,7 @@ mod access_log;
 mod args;
 mod background;
 mod collect;
+mod compare;
 mod config;
 mod connect;
 mod context;
@@ -80,6 +81,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Replay(arguments) => replay::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
         Command::Tasks(arguments) => tasks::run(context, &arguments).await,
+        Command::Compare(arguments) => compare::run(context, &arguments),
         Command::Runs(command) => runs::run(context, &command).await,
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,

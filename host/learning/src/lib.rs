@@ -30,6 +30,7 @@ mod sides;
 mod source;
 mod splits;
 mod stage;
+mod test_phase;
 mod training_thread;
 mod weights;
 
@@ -56,6 +57,7 @@ pub use rollouts::{Rollouts, is_training_phase};
 pub use source::{ExperienceRequest, ExperienceSource};
 pub use splits::{HeldOut, Splits};
 pub use stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
+pub use test_phase::{TestPhase, TestSide};
 pub use training_thread::TrainingThread;
 pub use weights::{
     Best, Curriculum, RolloutMeasures, SharedWeights, WarmStart, WarmStartReport, WarningSubject, WeightsIteration,

@@ -34,22 +34,20 @@ impl Mean {
 
     /// With the interval limited to the range of rewards.
     pub(crate) fn within(self, range: Option<(f64, f64)>) -> Self {
-        let Some((least, most)) = range else { return self };
-        Self { low: self.low.max(least), high: self.high.min(most), ..self }
+        self.with(self.interval().within(range))
     }
 
-    /// Widens the interval by the effect of one pair with the opposite result. Differences that happen to be equal have no
-    /// sample variance, which would make the interval too narrow.
+    /// With the interval widened by [`Interval::widened`].
     pub(crate) fn widened(self, pairs: u64) -> Self {
-        /// 97.5 % quantile of the standard normal distribution.
-        const QUANTILE: f64 = 1.959_964;
-        let floor = QUANTILE * 2.0 / pairs.max(1) as f64;
-        let wider = |half: f64| (half.powi(2) + floor.powi(2)).sqrt();
-        Self {
-            mean: self.mean,
-            low: self.mean - wider(self.mean - self.low),
-            high: self.mean + wider(self.high - self.mean),
-        }
+        self.with(self.interval().widened(self.mean, pairs))
+    }
+
+    fn interval(self) -> Interval {
+        Interval { low: self.low, high: self.high }
+    }
+
+    fn with(self, Interval { low, high }: Interval) -> Self {
+        Self { mean: self.mean, low, high }
     }
 }
 

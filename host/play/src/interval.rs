@@ -17,7 +17,8 @@ const T: [f64; 30] = [
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-fn t_quantile(degrees: usize) -> f64 {
+/// The two-sided 97.5 % quantile of Student's t.
+pub(crate) fn t_quantile(degrees: usize) -> f64 {
     match degrees {
         0 => f64::INFINITY,
         // Beyond the table: 1.96 with its first-order (Cornish-Fisher) correction; the error is below 0.003.
@@ -25,24 +26,68 @@ fn t_quantile(degrees: usize) -> f64 {
     }
 }
 
-/// Mean of clustered values and its 95 % interval. Members of a group share task and seed, so the group is the unit
-/// (cluster-robust variance of a ratio of totals; Cochran, Sampling Techniques, 1977, section 9A). No interval for fewer
-/// than two groups; no mean without values.
+/// The mean of clustered values, with its variance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ClusteredMean {
+    pub(crate) mean: f64,
+    /// The variance of the mean: cluster-robust variance of a ratio of totals (Cochran, Sampling Techniques, 1977, section
+    /// 9A). `None`: there are fewer than two clusters.
+    pub(crate) variance: Option<f64>,
+    /// Number of clusters that have a value.
+    pub(crate) clusters: usize,
+}
+
+impl ClusteredMean {
+    /// `None`: there are no values.
+    pub(crate) fn of(clusters: &[Vec<f64>]) -> Option<Self> {
+        let filled: Vec<&Vec<f64>> = clusters.iter().filter(|cluster| !cluster.is_empty()).collect();
+        let count: usize = filled.iter().map(|cluster| cluster.len()).sum();
+        if count == 0 {
+            return None;
+        }
+        let mean = filled.iter().flat_map(|cluster| cluster.iter()).sum::<f64>() / count as f64;
+        let clusters = filled.len();
+        let variance = (clusters >= 2).then(|| {
+            let residual = |cluster: &&Vec<f64>| cluster.iter().map(|value| value - mean).sum::<f64>().powi(2);
+            let residuals = filled.iter().map(residual).sum::<f64>();
+            residuals * clusters as f64 / (clusters as f64 - 1.0) / (count as f64).powi(2)
+        });
+        Some(Self { mean, variance, clusters })
+    }
+
+    pub(crate) fn interval(self) -> Option<Interval> {
+        let half = t_quantile(self.clusters.saturating_sub(1)) * self.variance?.sqrt();
+        Some(Interval { low: self.mean - half, high: self.mean + half })
+    }
+}
+
+/// Mean of clustered values and its 95 % interval. Members of a group share task and seed, so the group is the unit. No
+/// interval for fewer than two groups; no mean without values.
 pub fn mean_interval(groups: &[Vec<f64>]) -> (Option<f64>, Option<Interval>) {
-    let groups: Vec<&Vec<f64>> = groups.iter().filter(|group| !group.is_empty()).collect();
-    let count: usize = groups.iter().map(|group| group.len()).sum();
-    if count == 0 {
-        return (None, None);
+    match ClusteredMean::of(groups) {
+        None => (None, None),
+        Some(found) => (Some(found.mean), found.interval()),
     }
-    let mean = groups.iter().flat_map(|group| group.iter()).sum::<f64>() / count as f64;
-    let clusters = groups.len();
-    if clusters < 2 {
-        return (Some(mean), None);
+}
+
+impl Interval {
+    /// Widens the interval of a mean difference by the effect of one pair with the opposite result. Differences that happen
+    /// to be equal have no sample variance, which would make the interval too narrow.
+    #[must_use]
+    pub fn widened(self, mean: f64, pairs: u64) -> Self {
+        /// 97.5 % quantile of the standard normal distribution.
+        const QUANTILE: f64 = 1.959_964;
+        let floor = QUANTILE * 2.0 / pairs.max(1) as f64;
+        let wider = |half: f64| (half.powi(2) + floor.powi(2)).sqrt();
+        Self { low: mean - wider(mean - self.low), high: mean + wider(self.high - mean) }
     }
-    let residuals = groups.iter().map(|group| group.iter().map(|value| value - mean).sum::<f64>().powi(2)).sum::<f64>();
-    let variance = residuals * clusters as f64 / (clusters as f64 - 1.0) / (count as f64).powi(2);
-    let half = t_quantile(clusters - 1) * variance.sqrt();
-    (Some(mean), Some(Interval { low: mean - half, high: mean + half }))
+
+    /// Limited to the range of possible values.
+    #[must_use]
+    pub fn within(self, range: Option<(f64, f64)>) -> Self {
+        let Some((least, most)) = range else { return self };
+        Self { low: self.low.max(least), high: self.high.min(most) }
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 mod basis;
 mod branch;
 mod compare;
+mod contrast;
 mod error;
 mod finished;
 mod guidance;
@@ -34,6 +35,7 @@ mod unread;
 
 pub use basis::{Basis, BasisReward, Conditions, run_digest};
 pub use compare::Difference;
+pub use contrast::{Cells, Contrast, Design, contrast};
 pub use error::PlayError;
 pub use finished::finished_reward;
 pub use guidance::{GroupSlot, Guidance};

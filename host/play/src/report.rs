@@ -326,12 +326,7 @@ impl RunReport {
         let groups: Vec<Vec<f64>> = groups.into_values().collect();
         let (reward_mean, reward_interval) = mean_interval(&groups);
         // A mean of bounded values is bounded; for few groups the interval exceeds the bounds.
-        let reward_interval = match (reward_interval, range) {
-            (Some(interval), Some((least, most))) => {
-                Some(Interval { low: interval.low.max(least), high: interval.high.min(most) })
-            }
-            (interval, _) => interval,
-        };
+        let reward_interval = reward_interval.map(|interval| interval.within(range));
         let rewards = episodes.iter().map(|episode| episode.verdicts.len()).max().unwrap_or(0);
         let by_reward = (0..rewards).map(|position| {
             let values: Vec<f64> = episodes.iter().filter_map(|episode| *episode.verdicts.get(position)?).collect();

@@ -1,15 +1,12 @@
 //! Plots the training reward and the validation results.
 
 use crate::AppError;
-use crate::plot::{self, Curve};
+use crate::plot::{self, Curve, SMOOTHING};
 use clawhost_learning::LearnReport;
 use std::path::Path;
 
 /// The file name of the plot.
 pub(crate) const CURVE: &str = "curve.svg";
-
-/// A curve is smoothed over this share of its points.
-const SMOOTHING: usize = 20;
 
 /// Training rewards by iteration, smoothed.
 pub fn training(report: &LearnReport) -> Vec<(f64, f64)> {

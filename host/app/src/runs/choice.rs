@@ -5,6 +5,8 @@ use clawhost_core::{
     DamagedRecord, RUN_ID_PREFIX, RunFilter, RunId, RunKind, RunName, RunRow, StoreError, StoreReader,
 };
 
+/// The word for the newest run, unless a run has it as its name.
+pub(crate) const LAST: &str = "last";
 /// Number of runs that an error lists.
 const NAMED: u64 = 4;
 
@@ -14,7 +16,7 @@ pub enum RunChoice {
     /// The newest. If it is live, all live runs of its day and those with open sessions: each key of a gateway has a run for each day.
     #[default]
     Newest,
-    /// One run: by its id, its name, or a unique beginning of its id.
+    /// One run: by its id, its name, a unique beginning of its id, or `last` for the newest.
     One(String),
     /// These runs, by their ids.
     These(Vec<RunId>),
@@ -66,7 +68,7 @@ pub(crate) fn damaged_runs(reader: &dyn StoreReader, choice: &RunChoice) -> Resu
     }
 }
 
-/// The run of a text: its id, its name, or a unique beginning of its id. A phase is not a run.
+/// The run of a text: its id, its name, a unique beginning of its id, or `last` for the newest. A phase is not a run.
 ///
 /// # Errors
 /// There is none, or several ids begin with the text.
@@ -87,6 +89,11 @@ pub(crate) fn run_id(reader: &dyn StoreReader, text: &str) -> Result<RunId, AppE
         && let Some(run) = reader.run_named(&name)?
     {
         return Ok(run);
+    }
+    if text == LAST
+        && let Some(newest) = reader.runs(Some(1))?.pop()
+    {
+        return Ok(newest.id);
     }
     let missing = || RequestError::NoRun { name: text.to_owned() };
     if text.len() <= RUN_ID_PREFIX.len() || !text.starts_with(RUN_ID_PREFIX) {

@@ -1,6 +1,6 @@
 //! Recorded runs: selection, lists, details, and labels.
 //!
-//! Every operation on a run accepts its id, its name, or a unique beginning of its id ([`find_run`]). Every operation
+//! Every operation on a run accepts its id, its name, a unique beginning of its id, or `last` ([`find_run`]). Every operation
 //! on several runs uses the newest one if none is named (of live runs, those of the newest day), and all runs of the data folder on request ([`choose_runs`]).
 
 mod choice;

@@ -17,6 +17,7 @@ pub(crate) use runs::{EpisodeFilterArgs, RunListArgs, RunsCommand, WhichRuns};
 
 use crate::background::StartArgs;
 use crate::collect::CollectArgs;
+use crate::compare::CompareArgs;
 use crate::config::ConfigCommand;
 use crate::connect::ConnectArgs;
 use crate::data_folder::DataCommand;
@@ -94,6 +95,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// List the tasks of an environment, split by split
     Tasks(TasksArgs),
+    /// Compare runs: rewards, lifts and costs in a table, differences with intervals, curves as a drawing
+    Compare(CompareArgs),
     /// Recorded runs: list, show, name, tag, remove
     #[command(subcommand)]
     Runs(RunsCommand),

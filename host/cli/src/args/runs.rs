@@ -7,7 +7,7 @@ use clawhost_core::{FailureFilter, RewardFilter, RunKind, RunName, RunState, Run
 /// Selects the runs of a command, by the same rule in all commands.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WhichRuns {
-    /// Use this run: its id, its name, or the beginning of its id [default: the newest run]. A gateway has
+    /// Use this run: its id, its name, the beginning of its id, or `last` [default: the newest run]. A gateway has
     /// a run for each key and day: if the newest run is of a gateway, all runs of its day are used
     #[arg(long, value_name = "RUN")]
     run: Option<String>,
@@ -168,7 +168,7 @@ pub(crate) struct RunListArgs {
     pub(crate) limit: Option<u64>,
 }
 
-const RUN_HELP: &str = "RUN is the id of a run, its name, or a unique beginning of its id.";
+const RUN_HELP: &str = "RUN is the id of a run, its name, a unique beginning of its id, or `last` for the newest.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {

@@ -10,6 +10,7 @@ mod proof;
 pub(crate) use ending::{next, stopped, verdict};
 pub(crate) use entries::{entries, legend, never_applied, terminal_columns};
 pub(crate) use gate::{evolution, gate, gate_notes};
+pub(crate) use numbers::signed;
 pub(crate) use proof::proof;
 
 pub(crate) use crate::weights::weights;

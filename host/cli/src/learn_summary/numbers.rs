@@ -6,7 +6,7 @@ pub(super) fn readable(value: f64) -> String {
 }
 
 /// A difference with its sign. A difference that rounds to 0 has none.
-pub(super) fn signed(value: f64, decimals: usize) -> String {
+pub(crate) fn signed(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");
     let is_nothing = text.bytes().all(|byte| b"+-0.".contains(&byte));
     if is_nothing { format!("{:.decimals$}", 0.0) } else { text }
