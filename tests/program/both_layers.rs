@@ -49,6 +49,8 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     assert_eq!(together["mean"], learn["evaluation"]["after"], "the arm with all layers is the final result");
     assert_eq!(bench.fresh().outside_timing(&hearing), document, "equal runs give equal reports");
 
+    bench.is_compared_as_reported(&learn["evaluation"]);
+
     let text = bench.fresh().out(&hearing);
     for part in ["playbook    env-guess", "verdict", "play it     "] {
         assert!(text.contains(part), "{part}: {text}");

@@ -9,6 +9,22 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Checks that the newest run is compared by the numbers of its own evaluation.
+    pub(crate) fn is_compared_as_reported(&self, evaluation: &Value) {
+        let run = &self.compared(&["last", "last"])["runs"][0];
+        for (found, recorded) in [("before", "before"), ("reward", "after"), ("lift", "lift")] {
+            let recorded = &evaluation[recorded];
+            assert!(
+                (number(&run[found]["mean"]) - number(&recorded["mean"])).abs() < 1e-12,
+                "{found}: {run} {recorded}"
+            );
+            assert!((number(&run[found]["interval"][0]) - number(&recorded["low"])).abs() < 1e-12, "{run} {recorded}");
+            assert!((number(&run[found]["interval"][1]) - number(&recorded["high"])).abs() < 1e-12, "{run} {recorded}");
+        }
+    }
+}
+
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
@@ -106,15 +122,8 @@ fn learning_runs_are_compared_by_their_test_and_cost_per_point_of_lift() {
     };
     let (silent, rules) = (learn("silent"), learn("rules"));
     let document = bench.compared(&["silent", "rules"]);
+    bench.is_compared_as_reported(&rules["learn"]["evaluation"]);
     for (run, learned) in document["runs"].as_array().unwrap().iter().zip([&silent, &rules]) {
-        for (found, recorded) in [("before", "heldout_before"), ("reward", "heldout_after")] {
-            let recorded = &learned[recorded];
-            assert!((number(&run[found]["mean"]) - number(&recorded["mean"])).abs() < 1e-12, "{found}: {run}");
-            assert!((number(&run[found]["interval"][0]) - number(&recorded["low"])).abs() < 1e-12, "{found}: {run}");
-        }
-        let lift = &learned["learn"]["evaluation"]["lift"];
-        assert!((number(&run["lift"]["mean"]) - number(&lift["mean"])).abs() < 1e-12, "{lift}");
-        assert!((number(&run["lift"]["interval"][1]) - number(&lift["high"])).abs() < 1e-12, "{lift}");
         let played = &learned["episodes"];
         assert_eq!(run["cost"]["test"]["episodes"], played["test"], "{}", run["cost"]);
         let taught = played["train"].as_u64().unwrap() + played["gate"].as_u64().unwrap();
@@ -141,13 +150,8 @@ fn learning_runs_are_compared_by_their_test_and_cost_per_point_of_lift() {
 
     // An evaluation of the learned playbook is compared by its side with the playbook.
     let evaluate = ["eval", &shop, "--reward", &reward, "--playbook", "rules", "--pairs", "60", "--seed", "502"];
-    let evaluated = bench.json(&evaluate);
-    let run = &bench.compared(&["rules", "last"])["runs"][1];
-    assert_eq!(run["kind"], "evaluate");
-    for (found, recorded) in [("before", "before"), ("reward", "after"), ("lift", "lift")] {
-        let recorded = &evaluated["evaluation"][recorded];
-        assert!((number(&run[found]["mean"]) - number(&recorded["mean"])).abs() < 1e-12, "{found}: {run} {recorded}");
-    }
+    bench.is_compared_as_reported(&bench.json(&evaluate)["evaluation"]);
+    assert_eq!(bench.compared(&["rules", "last"])["runs"][1]["kind"], "evaluate");
 }
 
 #[test]

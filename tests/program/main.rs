@@ -60,6 +60,7 @@ mod shop;
 mod tasks;
 mod terminal;
 mod tokens;
+mod tries;
 mod watching;
 mod weights;
 mod weights_told;

@@ -8,7 +8,7 @@ use crate::{AppError, Evaluated, RequestError, Workspace, playbooks};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{Outcome, evaluate_playbooks};
-use clawhost_play::Cancel;
+use clawhost_play::{Cancel, Plan};
 use clawhost_run_config::{EvaluateSpec, PlaybookSpec, RunSpec, Work};
 
 /// Evaluates a playbook. An evaluation that was stopped early has numbers and no outcome.
@@ -21,7 +21,7 @@ pub async fn evaluate(
     cancel: &Cancel,
     events: &dyn EventSink,
 ) -> Result<Evaluated, AppError> {
-    let Work::Evaluate(EvaluateSpec { pairs, version, against }) = spec.work.clone() else {
+    let Work::Evaluate(EvaluateSpec { pairs, tries, version, against }) = spec.work.clone() else {
         return Err(RequestError::Other("this run is not an evaluation of a playbook".to_owned()).into());
     };
     let mut session = Session::open(workspace, spec, None, events).await?;
@@ -54,7 +54,7 @@ pub async fn evaluate(
     let (run, lease) = workspace.new_run()?;
     events.event(Event::Begun { run: run.clone(), resumed: false, title: session.title(), out: None });
     let clocked = Clocked::start(workspace);
-    let (plan, ports) = (session.plan(), session.ports());
+    let (plan, ports) = (Plan { tries, ..session.plan() }, session.ports());
     let document = (session.document(), session.spec.labels());
     let watch = Watch(events);
     let (evaluation, report) =

@@ -103,6 +103,7 @@ impl<'a> Session<'a> {
             positions: None,
             expects: play.expect.iter().map(|expected| (*expected).into()).collect(),
             paired: false,
+            tries: 1,
             episode_bytes: self.host.limits().episode_bytes,
             failure_budget: play.failure_budget,
         }

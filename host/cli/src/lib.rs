@@ -44,6 +44,7 @@ mod tail;
 mod tasks;
 mod terminal;
 mod top;
+mod tries;
 mod weights;
 mod words;
 

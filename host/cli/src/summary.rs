@@ -59,6 +59,7 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
         "reward_mean": report.reward_mean,
         "reward_interval": report.reward_interval,
         "scored": report.scored,
+        "tries": report.tries,
         "by_reward": report.by_reward,
         "unread": report.unread,
         "endings": report.endings,
@@ -148,6 +149,7 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     let (recorded, planned) = (thousands(report.episodes.len() as u64), thousands(spec.play.episodes));
     writeln!(out, "{}{recorded} of {planned}: {}", row("episodes"), endings.join(", "))?;
     rewards(&mut out, spec, report)?;
+    crate::tries::lines(&mut out, &row("tries"), &report.tries)?;
     if let Some(branching) = &report.branching {
         branched(&mut out, branching)?;
     }

@@ -7,15 +7,17 @@
 
 use crate::experience::by_group;
 use crate::playbook_guidance::Arms;
-use crate::report::{ArmReport, Evaluation, Mean, Missing};
+use crate::report::{ArmReport, Evaluation, Mean, Missing, SideTries};
 use crate::sides::Sides;
 use crate::splits::{Splits, listed};
 use crate::stage::{LayerState, LearningStage, StageContext};
+use crate::test_phase::{AFTER, BEFORE, TEST};
 use crate::{LearningError, Staged};
 use clawhost_core::{Context, RunId, RunKind, RunLabels, SpecDocument};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_play::{
-    Cancel, ChatPolicy, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, Tasks, play_run, range,
+    Cancel, ChatPolicy, GroupTries, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, Tasks,
+    TriesMeasure, play_run, range, tries_measures,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -97,12 +99,13 @@ impl EvaluationStage {
 
     fn phase_name(&self, acting: &[bool]) -> String {
         let exclusive = self.names.iter().zip(&self.exclusive).filter(|(_, exclusive)| **exclusive);
+        let state = |now: &bool| if *now { AFTER } else { BEFORE };
         match acting {
-            [] => "test".to_owned(),
-            [now] if self.names.len() == 1 => (if *now { "test-after" } else { "test-before" }).to_owned(),
-            _ => exclusive.zip(acting).fold("test".to_owned(), |name, ((layer, _), now)| {
-                format!("{name}-{layer}-{}", if *now { "after" } else { "before" })
-            }),
+            [] => TEST.to_owned(),
+            [now] if self.names.len() == 1 => format!("{TEST}{}", state(now)),
+            _ => exclusive
+                .zip(acting)
+                .fold(TEST.to_owned(), |name, ((layer, _), now)| format!("{name}-{layer}{}", state(now))),
         }
     }
 
@@ -172,7 +175,7 @@ impl EvaluationStage {
         let nothing = Tested::new();
         let (first, last) = (tested.first().unwrap_or(&nothing), tested.last().unwrap_or(&nothing));
         let rules = &context.ports.rewards;
-        let against = |other: &Tested| compare(context.splits, first, other, rules);
+        let against = |other: &Tested| compare(context.splits, (first, other), 1, rules);
         let mut evaluation = against(last);
         if self.names.len() > 1 {
             let names = |arm: &Arm| -> Vec<String> {
@@ -226,20 +229,41 @@ async fn play_arms(
     };
     let sides = Sides::new(plan.seed, policies.len());
     let phase = context.phase(name, plan, policy, tasks).await?;
-    Ok(tested(&phase.episodes, policies.len(), |group, member| sides.of(first.saturating_add(group), member)))
+    let arm = |group: u64, member| sides.of(first.saturating_add(group), member);
+    Ok(tested(&phase.episodes, (policies.len(), 1), arm))
 }
 
-/// The results of every arm, where `arm` maps a group and a member to the arm that it played.
-fn tested(episodes: &[Arc<clawhost_core::Episode>], arms: usize, arm: impl Fn(u64, u64) -> usize) -> Vec<Tested> {
+/// The results of every arm, where `arm` maps a group and a member to the arm that it played. Each try of a group has a position of
+/// its own.
+fn tested(
+    episodes: &[Arc<clawhost_core::Episode>],
+    (arms, tries): (usize, u64),
+    arm: impl Fn(u64, u64) -> usize,
+) -> Vec<Tested> {
     let mut tested = vec![Tested::new(); arms.max(1)];
     for (place, members) in by_group(episodes) {
         for member in members {
+            let number = member.index / arms.max(1) as u64 % tries;
             if let Some(tested) = tested.get_mut(arm(place, member.index)) {
-                tested.insert(place, (member.task.id.clone(), member.reward));
+                tested.insert(
+                    place.saturating_mul(tries).saturating_add(number),
+                    (member.task.id.clone(), member.reward),
+                );
             }
         }
     }
     tested
+}
+
+/// What several tries of an arm give. Empty: there is one, or nothing is scored.
+fn tries_of(tested: &Tested, tries: u64, rewards: &[ScoringRule]) -> Vec<TriesMeasure> {
+    let mut groups: BTreeMap<u64, GroupTries> = BTreeMap::new();
+    for (place, (task, reward)) in tested {
+        let first = || GroupTries { task: task.clone(), rewards: Vec::new() };
+        groups.entry(place / tries).or_insert_with(first).rewards.extend(*reward);
+    }
+    let groups: Vec<GroupTries> = groups.into_values().collect();
+    range(rewards).map_or_else(Vec::new, |(_, best)| tries_measures(&groups, best))
 }
 
 /// Values by task.
@@ -253,18 +277,19 @@ fn split_name(splits: &Splits) -> String {
 }
 
 /// Compares two arms, position by position.
-fn compare(splits: &Splits, before: &Tested, after: &Tested, rewards: &[ScoringRule]) -> Evaluation {
+fn compare(splits: &Splits, (before, after): (&Tested, &Tested), tries: u64, rewards: &[ScoringRule]) -> Evaluation {
     let rows = after.iter().map(|(place, (task, is))| {
         let was = before.get(place).and_then(|(_, was)| *was);
         (task.clone(), was, *is)
     });
-    evaluation(splits, rows, rewards)
+    evaluation(splits, rows, tries, rewards)
 }
 
 /// Compares rewards before and after, by task.
 fn evaluation(
     splits: &Splits,
     rows: impl Iterator<Item = (String, Option<f64>, Option<f64>)>,
+    tries: u64,
     rewards: &[ScoringRule],
 ) -> Evaluation {
     // Tasks repeat if there are more pairs than tasks. The task is the unit of the intervals.
@@ -291,13 +316,15 @@ fn evaluation(
         missing,
         before: mean(before),
         after: mean(after),
-        lift: Mean::of(lift).map(|lift| lift.widened(pairs)),
+        // A policy that draws nothing repeats itself: several tries are no more than one.
+        lift: Mean::of(lift).map(|lift| lift.widened(pairs.div_ceil(tries))),
         arms: Vec::new(),
         reused: 0,
+        tries: None,
     }
 }
 
-/// Compares two playbooks on the test split, as a run of its own.
+/// Compares two playbooks on the test split, as a run of its own. Each side plays every task and seed as often as the plan has tries.
 ///
 /// # Errors
 /// There is nothing to play, or the run cannot be recorded.
@@ -316,9 +343,10 @@ pub async fn evaluate_playbooks(
     let rewards = ports.rewards.clone();
     let arm = |view: PlaybookView| Some(Arc::new(crate::UniformPlaybook(view)) as Arc<dyn Guidance>);
     ports.policy = ports.policy.guided(Arc::new(Arms::new(vec![arm(before), arm(after)], play.seed)));
+    let tries = play.tries.max(1);
     let first = first_position(&splits, 0, &tasks);
-    let plan = test_plan(play, &splits, (first, pairs), 2, true);
-    let sides = Sides::new(play.seed, 2);
+    let plan = test_plan(play, &splits, (first, pairs), tries.saturating_mul(2), true);
+    let (sides, tries) = (Sides::new(play.seed, 2), u64::from(tries));
     let request = RunRequest {
         kind: RunKind::Evaluate,
         tasks: Some(tasks),
@@ -328,8 +356,14 @@ pub async fn evaluate_playbooks(
         ..RunRequest::new(run, plan, ports)
     };
     let played = play_run(request, cancel, observer).await?;
-    let arms = tested(&played.episodes, 2, |group, member| sides.of(first.saturating_add(group), member));
+    let arm = |group: u64, member| sides.of(first.saturating_add(group), member);
+    let arms = tested(&played.episodes, (2, tries), arm);
     let nothing = Tested::new();
     let (first, second) = (arms.first().unwrap_or(&nothing), arms.get(1).unwrap_or(&nothing));
-    Ok((compare(&splits, first, second, &rewards), played.report))
+    let mut evaluation = compare(&splits, (first, second), tries, &rewards);
+    if tries > 1 {
+        let [before, after] = [first, second].map(|side| tries_of(side, tries, &rewards));
+        evaluation.tries = Some(SideTries { before, after });
+    }
+    Ok((evaluation, played.report))
 }

@@ -51,7 +51,7 @@ pub use playbook_guidance::UniformPlaybook;
 pub use pool::EpisodePool;
 pub use report::{
     ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerIteration, LayerReport,
-    LearnReport, Mean, Missing, Outcome, PlayedEpisodes,
+    LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
 };
 pub use rollouts::{Rollouts, is_training_phase};
 pub use source::{ExperienceRequest, ExperienceSource};

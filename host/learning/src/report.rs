@@ -7,7 +7,7 @@ use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::Decision;
 use clawhost_learn::harness::{Counts, EntryRow};
 use clawhost_learn::{LayerOutcome, Measurements};
-use clawhost_play::{FailureCount, Interval, StopReason};
+use clawhost_play::{FailureCount, Interval, StopReason, TriesMeasure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -273,6 +273,18 @@ pub struct Evaluation {
     /// Each layer alone and all together, on the same tasks with the same seeds. Empty if only one layer learns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<ArmReport>,
+    /// What several tries of each side give. `None`: each side plays a task and seed once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<SideTries>,
+}
+
+/// What several tries of each side give.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SideTries {
+    /// Before.
+    pub before: Vec<TriesMeasure>,
+    /// After.
+    pub after: Vec<TriesMeasure>,
 }
 
 /// Numbers of played episodes.
@@ -518,6 +530,7 @@ mod tests {
             after: mean,
             lift: mean,
             arms: Vec::new(),
+            tries: None,
         };
         assert_eq!(found(missing(1, 2)).outcome(), Outcome::Improved);
         assert_eq!(found(missing(0, 30)).outcome(), Outcome::NotMeasured);

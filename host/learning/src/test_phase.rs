@@ -3,12 +3,12 @@
 use crate::sides::Sides;
 use clawhost_play::Conditions;
 
-/// The beginning of the names of test phases. See [`crate::evaluation`].
-const TEST: &str = "test";
+/// The beginning of the names of test phases.
+pub(crate) const TEST: &str = "test";
 /// In the name of a phase: a layer that acts in one state at a time acts as before the first reward.
-const BEFORE: &str = "-before";
+pub(crate) const BEFORE: &str = "-before";
 /// In the name of a phase: it acts as it is now.
-const AFTER: &str = "-after";
+pub(crate) const AFTER: &str = "-after";
 
 /// A side of the comparison before and after learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl TestPhase {
     }
 
     fn new(conditions: &Conditions, has_before: bool, has_after: bool) -> Self {
-        let arms = conditions.group as usize;
+        let arms = (conditions.group / conditions.tries.max(1)) as usize;
         let sides = Sides::new(conditions.seed, arms);
         Self { sides, arms, first_group: conditions.first_group, has_before, has_after }
     }
@@ -77,6 +77,7 @@ mod tests {
             group,
             first_group: 5,
             paired: true,
+            tries: 1,
             max_turns: 8,
         }
     }
@@ -102,6 +103,12 @@ mod tests {
         assert_eq!(sides("test-after", 1), Some(vec![after]));
         assert_eq!(sides("test-weights-before", 2), Some(vec![before, None]));
         assert_eq!(sides("test-weights-after", 2), Some(vec![None, after]));
+        let twice = TestPhase::of_evaluation(&Conditions { tries: 2, ..conditions(4) });
+        let found: Vec<_> = (0..4).map(|member| twice.side(3, 12 + member)).collect();
+        assert!(
+            found[0] != found[1] && found[0] == found[2] && found[1] == found[3],
+            "each try has both sides: {found:?}"
+        );
         for other in ["i00001-train", "testing", "warm-00001"] {
             assert_eq!(sides(other, 2), None, "{other}");
         }

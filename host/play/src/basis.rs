@@ -1,11 +1,16 @@
 //! The basis of a run: everything that determines its episodes, as a document that is stored with the run. The run's digest and the
 //! ids of its episodes follow from it, so both can be computed again.
 
-use crate::plan::{Plan, position};
+use crate::plan::{Plan, is_one, position};
 use crate::run::Ports;
 use crate::{PlayError, tasks};
 use clawhost_core::{Attributes, Digest, EpisodeId, Grants, RewardSource, StateId};
 use serde::{Deserialize, Serialize};
+
+/// Runs that were recorded before there were several tries have one.
+fn one() -> u32 {
+    1
+}
 
 /// A reward of a run: its digest, options and grants, the source of its verdicts, and its weight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +53,9 @@ pub struct Conditions {
     pub first_group: u64,
     /// Whether the members of a group have the same policy seed.
     pub paired: bool,
+    /// Tries of each side in a paired group.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub tries: u32,
     /// Turns of an episode, after which it is truncated.
     pub max_turns: u32,
 }
@@ -88,6 +96,7 @@ impl Basis {
             group: plan.group,
             first_group: plan.first_group,
             paired: plan.paired,
+            tries: plan.tries,
             max_turns: plan.max_turns,
         };
         Ok(Self { conditions, positions: plan.positions.clone(), episodes: plan.episodes })

@@ -1,9 +1,9 @@
 //! Confidence intervals of means.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

@@ -31,6 +31,7 @@ mod run;
 mod score;
 mod tasks;
 mod tools;
+mod tries;
 mod unread;
 
 pub use basis::{Basis, BasisReward, Conditions, run_digest};
@@ -50,4 +51,5 @@ pub use reward_function::RewardFunction;
 pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};
 pub use score::judged;
 pub use tasks::{SHUFFLED, fetch_shuffled, fetch_tasks, split_of, task_rank};
+pub use tries::{Averaged, GroupTries, TriesMeasure, pass_at_k, tries_measures};
 pub use unread::{Readings, Unread};

@@ -37,8 +37,16 @@ pub struct Plan {
     pub expects: Vec<Expectation>,
     /// Whether all members of a group sample with the same seed, so that they differ only in their guidance.
     pub paired: bool,
+    /// Tries of each side in a paired group. The group has a member for each side and try, the first try of all sides first; members
+    /// of one try sample with the same seed.
+    #[serde(skip_serializing_if = "is_one")]
+    pub tries: u32,
     /// Share of the planned episodes that may fail before the run stops, 0 to 1.
     pub failure_budget: f64,
+}
+
+pub(crate) fn is_one(tries: &u32) -> bool {
+    *tries == 1
 }
 
 impl Plan {
@@ -58,6 +66,7 @@ impl Plan {
             positions: None,
             expects: Vec::new(),
             paired: false,
+            tries: 1,
             failure_budget: 0.1,
         }
     }

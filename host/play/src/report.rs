@@ -1,6 +1,7 @@
 //! Reports of runs.
 
 use crate::interval::{Interval, mean_interval};
+use crate::tries::{GroupTries, TriesMeasure, tries_measures};
 use crate::unread::Unread;
 use clawhost_core::{
     Branch, BranchWay, Digest, Ending, Episode, EpisodeId, Failure, FailureKind, StateId, Usage, Verdict, code,
@@ -273,6 +274,8 @@ pub struct RunReport {
     pub reward_range: Option<(f64, f64)>,
     /// Number of scored episodes.
     pub scored: u64,
+    /// What several tries at a task give. Empty: no group has two scored episodes, or there are no rewards.
+    pub tries: Vec<TriesMeasure>,
     /// Statistics of each reward, in the order of the rewards.
     pub by_reward: Vec<RewardMean>,
     /// Rewards that found nothing to read in any episode that this process played.
@@ -315,15 +318,18 @@ impl RunReport {
         range: Option<(f64, f64)>,
     ) -> Self {
         episodes.sort_by_key(|episode| episode.index);
-        let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        let mut groups: BTreeMap<u64, GroupTries> = BTreeMap::new();
         let mut endings = BTreeMap::new();
         let mut usage = Usage::default();
         for episode in &episodes {
-            groups.entry(episode.group).or_default().extend(episode.reward);
+            let first = || GroupTries { task: episode.task.clone(), rewards: Vec::new() };
+            groups.entry(episode.group).or_insert_with(first).rewards.extend(episode.reward);
             *endings.entry(episode.ending.clone()).or_insert(0) += 1;
             usage += episode.usage;
         }
-        let groups: Vec<Vec<f64>> = groups.into_values().collect();
+        let groups: Vec<GroupTries> = groups.into_values().collect();
+        let tries = range.map_or_else(Vec::new, |(_, best)| tries_measures(&groups, best));
+        let groups: Vec<Vec<f64>> = groups.into_iter().map(|group| group.rewards).collect();
         let (reward_mean, reward_interval) = mean_interval(&groups);
         // A mean of bounded values is bounded; for few groups the interval exceeds the bounds.
         let reward_interval = reward_interval.map(|interval| interval.within(range));
@@ -334,6 +340,7 @@ impl RunReport {
             RewardMean { mean: (scored > 0).then(|| values.iter().sum::<f64>() / scored as f64), scored }
         });
         Self {
+            tries,
             by_reward: by_reward.collect(),
             unread: Vec::new(),
             state_id,

@@ -519,11 +519,17 @@ pub fn environment_seed(seed: u64, split: &str, position: u64) -> u64 {
     derive_seed(seed, &format!("environment/{split}"), position)
 }
 
-/// The policy seed of a member. Runs that start at the first group keep their earlier seeds.
+/// The policy seed of a member. In a paired group the sides of a try share it. Runs that start at the first group keep their earlier seeds.
 fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
     let members = u64::from(plan.group.max(1));
     match plan.paired {
-        true => derive_seed(plan.seed, &format!("policy/{split}"), place),
+        true => {
+            let sides = (members / u64::from(plan.tries.max(1))).max(1);
+            match index % members / sides {
+                0 => derive_seed(plan.seed, &format!("policy/{split}"), place),
+                more => derive_seed(plan.seed, &format!("policy/{split}/try {more}"), place),
+            }
+        }
         false => derive_seed(plan.seed, "policy", place.saturating_mul(members).saturating_add(index % members)),
     }
 }

@@ -310,6 +310,8 @@ keys! {
 
     Pairs, "pairs", EVALUATE, whole(2..=1_000_000), fixed(200), EVAL, decides, Evaluation, "N",
         "Pairs of test episodes: with and without, on the same tasks with the same seeds";
+    Tries, "tries", EVALUATE, whole(1..=512), fixed(1), EVAL, decides, Evaluation, "K",
+        "Tries of each side at every pair's task and seed; of several, pass@k, mean@k and best-of-k are reported";
     PlaybookVersion, "playbook_version", EVALUATE, whole(1..=u64::MAX), words("the newest"), EVAL, decides, Evaluation, "N",
         "The version of the playbook that is judged";
     Against, "against", EVALUATE, whole(1..=u64::MAX), words("no playbook"), EVAL, decides, Evaluation, "N",

@@ -136,7 +136,7 @@ pub struct PlaySpec {
     pub tasks: Option<String>,
     /// The seed of all random choices.
     pub seed: u64,
-    /// Episodes of the run, or per iteration if a layer learns; in an evaluation twice the number of pairs.
+    /// Episodes of the run, or per iteration if a layer learns; in an evaluation two for every pair and try.
     pub episodes: u64,
     /// Episodes per task and seed.
     pub group: u32,
@@ -415,12 +415,24 @@ impl TryFrom<String> for Truncated {
     }
 }
 
+/// Documents from before there were several tries have one.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(tries: &u32) -> bool {
+    *tries == 1
+}
+
 /// What an evaluation measures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluateSpec {
     /// Pairs of test episodes.
     pub pairs: u64,
+    /// Tries of each side at the task and seed of every pair.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub tries: u32,
     /// The version of the playbook. `None`: the newest.
     pub version: Option<u64>,
     /// The version that it is compared with. `None`: no playbook.

@@ -56,8 +56,9 @@ impl RunSpec {
                     }
                 }
             }
-            Work::Evaluate(EvaluateSpec { pairs, version, against }) => {
+            Work::Evaluate(EvaluateSpec { pairs, tries, version, against }) => {
                 out.whole(Key::Pairs, *pairs);
+                out.whole(Key::Tries, u64::from(*tries));
                 out.whole(Key::PlaybookVersion, *version);
                 out.whole(Key::Against, *against);
             }

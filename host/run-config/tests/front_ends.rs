@@ -122,13 +122,14 @@ fn an_evaluation_plays_each_pair_as_a_group() {
         (Key::Plugin, "env.wasm"),
         (Key::Rewards, "r.wasm"),
         (Key::Pairs, "30"),
+        (Key::Tries, "4"),
         (Key::PlaybookVersion, "4"),
         (Key::Against, "2"),
     ];
     let spec: RunSpec = flags(&options, &[]).resolve(Verb::Evaluate).unwrap();
-    assert_eq!((spec.play.episodes, spec.play.group), (60, 2));
+    assert_eq!((spec.play.episodes, spec.play.group), (240, 8));
     let Work::Evaluate(evaluate) = &spec.work else { panic!("{spec:?}") };
-    assert_eq!((evaluate.pairs, evaluate.version, evaluate.against), (30, Some(4), Some(2)));
+    assert_eq!((evaluate.pairs, evaluate.tries, evaluate.version, evaluate.against), (30, 4, Some(4), Some(2)));
 }
 
 #[test]

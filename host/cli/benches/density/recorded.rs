@@ -74,6 +74,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
             positions: None,
             expects: Vec::new(),
             paired: false,
+            tries: 1,
             episode_bytes: 1 << 20,
             failure_budget: 0.0,
         };

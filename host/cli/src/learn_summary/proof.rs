@@ -2,7 +2,7 @@
 
 use super::numbers::signed;
 use clawhost_core::{counted, thousands};
-use clawhost_learning::{ArmReport, Evaluation, Mean};
+use clawhost_learning::{ArmReport, Evaluation, Mean, SideTries};
 
 fn mean(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
@@ -21,7 +21,7 @@ pub(crate) fn proof(
     evaluation: &Evaluation,
     [first, second]: [&str; 2],
 ) -> std::io::Result<()> {
-    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms } = evaluation;
+    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms, tries } = evaluation;
     let lost = match missing.all() {
         0 => String::new(),
         all => format!(
@@ -50,6 +50,10 @@ pub(crate) fn proof(
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;
     for ArmReport { layers, mean: reward, lift: difference, .. } in arms {
         writeln!(out, "  {:<9} {}, lift {}", layers.join("+"), mean(reward.as_ref()), lift(difference.as_ref()))?;
+    }
+    if let Some(SideTries { before, after }) = tries {
+        crate::tries::lines(out, "  before    ", before)?;
+        crate::tries::lines(out, "  after     ", after)?;
     }
     Ok(())
 }

@@ -79,7 +79,6 @@ mod fall;
 mod generated;
 mod hacking;
 mod loss;
-mod measure;
 mod metrics;
 pub mod mismatch;
 mod objective;
@@ -102,7 +101,6 @@ pub use loss::{
     Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,
     Teacher, TruncatedImportance, reveals,
 };
-pub use measure::{mean_at_k, pass_at_k};
 pub use metrics::{Mean, Metrics};
 pub use objective::{Objective, PolicyGradient, RewardTerm};
 pub use repetition::repetition;

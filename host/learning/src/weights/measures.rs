@@ -4,8 +4,8 @@ use super::Curriculum;
 use super::RolloutMeasures;
 use crate::experience::{Experience, rewards, successes, varies};
 use clawhost_core::{Episode, RewardSource, Verdict};
-use clawhost_learn::policy::{IterationSignal, Reading, Watched, pass_at_k, repetition};
-use clawhost_play::ScoringRule;
+use clawhost_learn::policy::{IterationSignal, Reading, Watched, repetition};
+use clawhost_play::{ScoringRule, pass_at_k};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -153,6 +153,7 @@ impl Resolver<'_> {
                 Verb::Learn => Work::Learn(self.learn()),
                 Verb::Evaluate => Work::Evaluate(EvaluateSpec {
                     pairs: self.whole_or(Key::Pairs, 0),
+                    tries: self.small_or(Key::Tries, 0),
                     version: self.whole(Key::PlaybookVersion),
                     against: self.whole(Key::Against),
                 }),

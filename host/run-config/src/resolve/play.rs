@@ -18,8 +18,11 @@ impl Resolver<'_> {
         let (episodes, group) = match self.verb {
             Verb::Play => (self.whole_or(Key::Episodes, 0), self.whole_or(Key::Group, 0)),
             Verb::Learn => self.iteration(),
-            // Each pair is a group: the same task with the same seed.
-            Verb::Evaluate => (2 * self.whole_or(Key::Pairs, 0), 2),
+            // Each pair is a group: the same task with the same seed, for both sides and all tries.
+            Verb::Evaluate => {
+                let group = 2 * self.whole_or(Key::Tries, 0);
+                (group * self.whole_or(Key::Pairs, 0), group)
+            }
         };
         self.check_branch(group);
         if self.verb == Verb::Learn
