@@ -57,6 +57,7 @@ mod runs;
 mod serve;
 mod shared;
 mod shop;
+mod sweep;
 mod tasks;
 mod terminal;
 mod tokens;

@@ -60,6 +60,7 @@ mod settled;
 mod setup;
 mod small_files;
 mod stored;
+mod sweep;
 mod tasks;
 mod tls;
 mod traces;
@@ -126,6 +127,7 @@ pub use serve::{GATEWAY_LISTEN, ServeRequest, Serving, has_unsettled, serve, set
 pub use settled::{ClosedSessions, close_sessions};
 pub use setup::{ModelKey, ModelSpec, SetUp, SetupDefaults, SetupRequest, set_up, setup_defaults};
 pub use stored::StoredEpisodes;
+pub use sweep::{RoundPlan, SweepPlan, Swept, SweptRun, plan_sweep, sweep};
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
 pub use unpriced::limits_without_prices;
 pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};

@@ -196,6 +196,16 @@ pub enum RequestError {
         /// The run.
         run: String,
     },
+    /// A sweep whose runs could play more than they may.
+    #[error(
+        "these runs may play {episodes} episodes together, and the budget is {budget}; raise it, vary less, or make the runs shorter"
+    )]
+    SweepBudget {
+        /// Most episodes of all runs.
+        episodes: u64,
+        /// The budget.
+        budget: u64,
+    },
     /// A run of live episodes where tasks are compared.
     #[error(
         "{run} was captured from agents, so it has no tasks to compare; name a run that played, learned or evaluated"
@@ -537,6 +547,7 @@ impl RequestError {
             Self::NotAdmitted { .. } => "not_admitted",
             Self::NoEpisodes { .. } => "no_episodes",
             Self::NotPlayed { .. } => "not_played",
+            Self::SweepBudget { .. } => "sweep_budget",
             Self::LiveRun { .. } => "live_run",
             Self::Pruned { .. } => "pruned",
             Self::NothingDecided { .. } => "nothing_decided",

@@ -40,6 +40,7 @@ mod shell;
 mod signals;
 mod subprocess;
 mod summary;
+mod sweep;
 mod tail;
 mod tasks;
 mod terminal;
@@ -82,6 +83,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Replay(arguments) => replay::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
         Command::Tasks(arguments) => tasks::run(context, &arguments).await,
+        Command::Sweep(arguments) => sweep::run(context, &arguments).await,
         Command::Compare(arguments) => compare::run(context, &arguments),
         Command::Runs(command) => runs::run(context, &command).await,
         Command::Episodes(command) => episodes::run(context, &command).await,

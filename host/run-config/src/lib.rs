@@ -31,6 +31,7 @@ mod resolve;
 mod sample;
 mod spec;
 mod spec_patch;
+mod sweep;
 mod unknown;
 mod value;
 mod write;
@@ -50,5 +51,6 @@ pub use spec::{
     AdapterSpec, BudgetSpec, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer, PlaySpec,
     PlaybookSpec, PolicySpec, RunSpec, Truncated, WeightsSpec, Work,
 };
+pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
 pub use unknown::nearest;
 pub use value::{Source, Value};

@@ -26,10 +26,10 @@ const TABLES: &str = "[[learn]]";
 const VERSION: &str = "version";
 
 /// The beginnings of the lines of a text.
-struct Lines(Vec<usize>);
+pub(crate) struct Lines(Vec<usize>);
 
 impl Lines {
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         Self(text.match_indices('\n').map(|(at, _)| at + 1).collect())
     }
 
@@ -38,7 +38,7 @@ impl Lines {
         1 + self.0.partition_point(|begin| *begin <= byte)
     }
 
-    fn source(&self, byte: usize) -> Source {
+    pub(crate) fn source(&self, byte: usize) -> Source {
         Source::File { line: Some(self.at(byte)) }
     }
 }
@@ -59,14 +59,14 @@ impl RunSpecPatch {
         if let Some(problems) = Problems::of(other_version(root, &lines).into_iter().collect()) {
             return Err(problems);
         }
-        let mut reader = Reader { lines: &lines, folder, patch: Self::new(), problems: Vec::new() };
+        let mut reader = Reader::new(&lines, folder);
         reader.top(root);
         reader.finish()
     }
 }
 
 /// Why a text is not TOML: the first error of each line, because others follow from it.
-fn syntax(errors: &[toml::de::Error], lines: &Lines) -> Vec<Problem> {
+pub(crate) fn syntax(errors: &[toml::de::Error], lines: &Lines) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for error in errors {
         let source = Source::File { line: error.span().map(|span| lines.at(span.start)) };
@@ -79,7 +79,7 @@ fn syntax(errors: &[toml::de::Error], lines: &Lines) -> Vec<Problem> {
 }
 
 /// A file of another version: the meaning of its keys is unsure.
-fn other_version(root: &DeTable<'_>, lines: &Lines) -> Option<Problem> {
+pub(crate) fn other_version(root: &DeTable<'_>, lines: &Lines) -> Option<Problem> {
     let (key, value) = root.get_key_value(VERSION)?;
     if whole(value.get_ref()) == Some(u64::from(SPEC_VERSION)) {
         return None;
@@ -88,15 +88,19 @@ fn other_version(root: &DeTable<'_>, lines: &Lines) -> Option<Problem> {
     Some(Problem::at(VERSION, Some(lines.source(key.span().start)), why))
 }
 
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     lines: &'a Lines,
     folder: &'a str,
     patch: RunSpecPatch,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
-    fn top(&mut self, root: &DeTable<'_>) {
+impl<'a> Reader<'a> {
+    pub(crate) fn new(lines: &'a Lines, folder: &'a str) -> Self {
+        Self { lines, folder, patch: RunSpecPatch::new(), problems: Vec::new() }
+    }
+
+    pub(crate) fn top(&mut self, root: &DeTable<'_>) {
         for (key, value) in root.iter() {
             match key.get_ref().as_ref() {
                 VERSION => {}
@@ -182,7 +186,7 @@ impl Reader<'_> {
         self.problems.push(Problem::at(shown, Some(source), message));
     }
 
-    fn finish(mut self) -> Result<RunSpecPatch, Problems> {
+    pub(crate) fn finish(mut self) -> Result<RunSpecPatch, Problems> {
         if !self.problems.is_empty() {
             // The reader cannot check which files exist, so the validator reads the texts of plugins.
             for (key, value, source) in self.patch.values() {
@@ -198,7 +202,7 @@ impl Reader<'_> {
 }
 
 /// A value in the shape of its key, or the problems of its shape.
-fn raw(key: Key, value: &DeValue<'_>) -> Result<Value, Vec<String>> {
+pub(crate) fn raw(key: Key, value: &DeValue<'_>) -> Result<Value, Vec<String>> {
     let kind = key.kind();
     let read = match &kind {
         Kind::Whole { .. } => whole(value).map(Value::Whole),
@@ -210,7 +214,7 @@ fn raw(key: Key, value: &DeValue<'_>) -> Result<Value, Vec<String>> {
     read.ok_or_else(|| vec![expected(&found(value), &shape(key))])
 }
 
-fn whole(value: &DeValue<'_>) -> Option<u64> {
+pub(crate) fn whole(value: &DeValue<'_>) -> Option<u64> {
     value.as_integer().and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
 }
 
@@ -239,7 +243,7 @@ fn texts(value: &DeValue<'_>, kind: &Kind) -> Result<Value, Vec<String>> {
 }
 
 /// A value in a message, safe for a terminal.
-fn found(value: &DeValue<'_>) -> String {
+pub(crate) fn found(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => found_text(text),
         DeValue::Integer(number) => escaped(&number.to_string(), SHOWN_BYTES),

@@ -39,7 +39,8 @@ impl RunSpecPatch {
     }
 }
 
-fn written(value: &Value) -> String {
+/// A value in a file's notation.
+pub(crate) fn written(value: &Value) -> String {
     match value {
         Value::Whole(number) => number.to_string(),
         Value::Number(number) if number.is_nan() => "nan".to_owned(),

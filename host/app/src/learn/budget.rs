@@ -2,18 +2,18 @@
 
 use super::weights::{DEMONSTRATIONS, LOOK_EPISODES, LOOK_EVERY};
 use crate::EpisodeBudget;
-use clawhost_learning::LearnPlan;
-use clawhost_run_config::RunSpec;
+use clawhost_run_config::{LearnSpec, RunSpec};
 
-/// Upper bounds for the episodes of a run.
-pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
-    let is_recorded = spec.learn().is_some_and(|learn| learn.from.is_some());
-    let training = if is_recorded { 0 } else { plan.iterations.saturating_mul(plan.play.episodes) };
-    let mut budget = EpisodeBudget { training, test: test(spec, plan), ..EpisodeBudget::default() };
+/// Upper bounds for the episodes of a run, whose budget is divided. They are 0 if it does not learn.
+pub(super) fn episodes(spec: &RunSpec) -> EpisodeBudget {
+    let Some(learn) = spec.learn() else { return EpisodeBudget::default() };
+    let is_recorded = learn.from.is_some();
+    let training = if is_recorded { 0 } else { learn.iterations.saturating_mul(spec.play.episodes) };
+    let mut budget = EpisodeBudget { training, test: test(learn), ..EpisodeBudget::default() };
     if let Some(harness) = spec.harness() {
         budget.evolution = harness.evolve.as_ref().map_or(0, |evolve| evolve.budget);
         let evolved = u64::from(harness.evolve.is_some());
-        let sessions = plan.iterations.div_ceil(harness.gate_every.max(1));
+        let sessions = learn.iterations.div_ceil(harness.gate_every.max(1));
         // Lessons are on trial only while the run plays. With recorded episodes the only candidate is an evolved
         // section, which has at most two sessions.
         let sessions = if is_recorded { sessions.min(evolved) } else { sessions };
@@ -23,7 +23,7 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
     if let Some(weights) = spec.weights() {
         budget.refilled = training.saturating_mul(u64::from(weights.refills));
         // The starting weights are looked at, too.
-        let looks = plan.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
+        let looks = learn.iterations.checked_div(weights.evaluate_every).unwrap_or(0);
         let looks = if looks > 0 { looks + 1 } else { 0 };
         budget.validation = looks.saturating_mul(weights.evaluate_episodes);
         if !weights.demonstrations.is_empty() {
@@ -35,8 +35,8 @@ pub(super) fn episodes(spec: &RunSpec, plan: &LearnPlan) -> EpisodeBudget {
 }
 
 /// One episode per arm and pair: no layer, each layer alone if there are several, and all layers.
-fn test(spec: &RunSpec, plan: &LearnPlan) -> u64 {
-    let layers = spec.learn().map_or(0, |learn| learn.layers.len() as u64);
+fn test(learn: &LearnSpec) -> u64 {
+    let layers = learn.layers.len() as u64;
     let arms = if layers > 1 { layers + 2 } else { 2 };
-    plan.test_pairs.saturating_mul(arms)
+    learn.test_pairs.saturating_mul(arms)
 }

@@ -174,9 +174,18 @@ pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSi
     }
     let digest = learn_digest(&plan, &ports)?;
     let judges = ports.play.rewards.iter().map(|rule| rule.reward.identity().name.clone()).collect();
-    let episodes = budget::episodes(&session.spec, &plan);
+    let episodes = budget::episodes(&session.spec);
     let model = model.map(|model| model.size());
     Ok(Rehearsal { spec: session.spec, plan, digest, judges, model, episodes, budget })
+}
+
+/// Most episodes that a learning run plays, its test included. Nothing is loaded.
+///
+/// # Errors
+/// Its budget cannot be divided.
+pub(crate) fn most_episodes(mut spec: RunSpec) -> Result<u64, AppError> {
+    harness::divide(&mut spec)?;
+    Ok(budget::episodes(&spec).all())
 }
 
 /// Learns, or resumes a learning run. A run that stops early is a result, not an error: `report.stopped` has the

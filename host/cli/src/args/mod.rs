@@ -28,6 +28,7 @@ use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
 use crate::serve::ServeArgs;
 use crate::setup::SetupArgs;
+use crate::sweep::SweepArgs;
 use crate::top::TopArgs;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -95,6 +96,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// List the tasks of an environment, split by split
     Tasks(TasksArgs),
+    /// Play or learn variants of one run within a budget of episodes: a grid, or successive halving
+    Sweep(Box<SweepArgs>),
     /// Compare runs: rewards, lifts and costs in a table, differences with intervals, curves as a drawing
     Compare(CompareArgs),
     /// Recorded runs: list, show, name, tag, remove
