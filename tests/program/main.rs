@@ -52,6 +52,7 @@ mod refusals;
 mod reload;
 mod replay;
 mod resume;
+mod router;
 mod run_files;
 mod runs;
 mod serve;

@@ -49,6 +49,7 @@ mod replay;
 mod request_error;
 mod request_hints;
 mod resume;
+pub mod routers;
 mod run;
 mod run_file;
 mod runs;

@@ -447,6 +447,12 @@ pub enum RequestError {
         /// The nearest name.
         nearest: Option<String>,
     },
+    /// A router that cannot be chosen.
+    #[error("{why}")]
+    NoRouter {
+        /// Why.
+        why: String,
+    },
     /// There are no playbooks.
     #[error("there is no playbook yet; learn one with `clawhost learn PLUGIN.wasm`, or import one")]
     NoPlaybooks,
@@ -583,6 +589,7 @@ impl RequestError {
             Self::CannotResume { .. } => "cannot_resume",
             Self::PlaybookName { .. } => "playbook_name",
             Self::NoPlaybook { .. } => "no_playbook",
+            Self::NoRouter { .. } => "no_router",
             Self::NoPlaybooks => "no_playbooks",
             Self::WhichPlaybook { .. } => "which_playbook",
             Self::NoVersion { .. } => "no_version",

@@ -39,6 +39,10 @@ pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other error, 2 usage, 3 plu
 pub(crate) const DEMO_HELP: &str = "Nothing is recorded: no episode, no playbook. Exit codes: 0 the proof is given, 1 the proof \
 failed (standard error says why), 2 usage, 3 plugin refused, 4 an episode failed, 5 data folder unusable, 130 interrupted.";
 
+/// The exit codes in `demo router --help`.
+pub(crate) const ROUTER_DEMO_HELP: &str = "It writes the router of the first world and its log, for `clawhost router`; nothing \
+else is recorded. Exit codes: 0 the proof is given, 1 the proof failed (standard error says why), 2 usage, 130 interrupted.";
+
 /// The command line requests something impossible.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);

@@ -31,6 +31,7 @@ mod playbook;
 mod plot;
 mod rehearsal;
 mod replay;
+mod router;
 mod run;
 mod runs;
 mod score;
@@ -88,6 +89,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Runs(command) => runs::run(context, &command).await,
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,
+        Command::Router(command) => router::run(context, &command),
         Command::Model(command) => model::run(context, &command).await,
         Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Keys(command) => keys::run(context, &command),

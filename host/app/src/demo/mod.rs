@@ -1,8 +1,9 @@
-//! Demonstrations: proofs that learning works. They need no API key, no server and no GPU, and record nothing.
+//! Demonstrations: proofs that learning works. They need no API key, no server and no GPU, and record no episode.
 //!
 //! [`demonstrate_harness`] learns a playbook from nothing in a shop with hidden rules, and runs the same loop with placebos; then with a few
 //! hundred episodes.
 //! [`demonstrate_weights`] trains a tiny model on demonstrations, then with rewards alone, and compares it with controls.
+//! [`demonstrate_router`] lets a router learn in simulated worlds, beside the policies that learn nothing.
 
 mod game;
 mod game_trial;
@@ -13,6 +14,7 @@ mod harness_curve;
 mod plant;
 mod plugins;
 mod progress;
+mod router;
 mod shuffled;
 mod step;
 mod weights;
@@ -26,7 +28,11 @@ pub use harness_curve::{BUDGETS, BudgetArm, BudgetPoint};
 pub use plant::{Plant, SCOUTED};
 pub use plugins::{PLUGINS_VARIABLE, plugin_folder};
 pub use progress::{Activity, DemoOutline, DemoProgress, DemoStatus};
-pub use step::{DemoStep, HarnessArm, Measurement, Teacher};
+pub use router::{
+    BEST_POLICY, DecisionTime, ENOUGH_WORLDS, NOTICING, RECOVERED, REGRET_DECISIONS, ROUTER_POLICY, RouterDemo,
+    RouterDoubt, RouterProof, SLOPE, WORLDS, demonstrate_router, mean_earned,
+};
+pub use step::{DemoStep, HarnessArm, Measurement, RouterTrial, Teacher};
 pub use weights::{Control, GameProof, WeightsDemo, WeightsDoubt, WeightsProof, demonstrate_weights, weights_doubts};
 
 use crate::{AppError, HostSettings};

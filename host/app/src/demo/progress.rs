@@ -2,6 +2,7 @@
 
 use super::harness::HarnessDemo;
 use super::harness_curve::BUDGETS;
+use super::router::RouterDemo;
 use super::step::{DemoStep, HarnessArm};
 use super::weights::WeightsDemo;
 use crate::Event;
@@ -43,6 +44,11 @@ impl DemoOutline {
             game.extend([vec![9.0], measured.to_vec(), vec![rewards], measured.to_vec()].concat());
         }
         Self { shares: game.repeat(2) }
+    }
+
+    /// The steps of the router demonstration: models alone, with escalation, and the regret of many decisions.
+    pub fn router(_: &RouterDemo) -> Self {
+        Self { shares: vec![2.0, 2.0, 5.0] }
     }
 
     /// Number of steps.

@@ -56,6 +56,17 @@ impl Measurement {
     }
 }
 
+/// A trial of the router demonstration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterTrial {
+    /// Every model alone is an action.
+    Models,
+    /// The cheap model may escalate to the dear one.
+    Escalation,
+    /// Many decisions without floor and forgetting, whose regret is measured.
+    Regret,
+}
+
 /// A step of a demonstration that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemoStep {
@@ -104,5 +115,10 @@ pub enum DemoStep {
         measurement: Measurement,
         /// Whether answers are sampled; otherwise decoding is greedy.
         sampled: bool,
+    },
+    /// Routers learn in simulated worlds.
+    Routing {
+        /// The trial.
+        trial: RouterTrial,
     },
 }

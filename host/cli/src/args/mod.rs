@@ -26,6 +26,7 @@ use crate::endpoints::EndpointsCommand;
 use crate::keys::KeysCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
+use crate::router::RouterCommand;
 use crate::serve::ServeArgs;
 use crate::setup::SetupArgs;
 use crate::sweep::SweepArgs;
@@ -109,6 +110,9 @@ pub(crate) enum Command {
     /// Playbooks: list, show entries and their effects, versions, rollback, export and import
     #[command(subcommand)]
     Playbook(PlaybookCommand),
+    /// Routers between models: show what one has learned, explain a decision, judge policies on a log
+    #[command(subcommand)]
+    Router(RouterCommand),
     /// Local models: create, describe, generate, chat, import and export
     #[command(subcommand)]
     Model(ModelCommand),

@@ -16,6 +16,8 @@ pub(crate) enum DemoCommand {
     Harness(HarnessArgs),
     /// A tiny model taught by demonstrations, then by rewards alone, on this processor
     Weights(WeightsArgs),
+    /// A router that learns which request needs the dear model, in simulated worlds, beside every fixed policy
+    Router(RouterArgs),
 }
 
 /// The help of an option, with its default.
@@ -63,6 +65,20 @@ pub(crate) struct WeightsArgs {
     pub(super) device: DeviceOption,
     #[arg(long, value_name = "FILE", help = with_default("Where the curves go: a file that ends in .svg; a drawing that is there is overwritten", in_data(WEIGHTS_SVG)))]
     pub(super) svg: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::ROUTER_DEMO_HELP)]
+pub(crate) struct RouterArgs {
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Seed of the first of ten worlds; the others follow it", SEED))]
+    pub(super) seed: Option<u64>,
+    /// Folder for the router (demo.json) and its log (demo.jsonl); those that are there are replaced [default: routers in the
+    /// data folder]
+    #[arg(long, value_name = "DIR")]
+    pub(super) into: Option<PathBuf>,
     /// No progress
     #[arg(long, short)]
     pub(super) quiet: bool,

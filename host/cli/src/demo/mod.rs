@@ -5,6 +5,8 @@ mod commands;
 mod harness;
 mod harness_summary;
 mod proof;
+mod router;
+mod router_summary;
 mod view;
 mod weights;
 mod weights_summary;
@@ -24,6 +26,7 @@ pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Res
     match command {
         DemoCommand::Harness(arguments) => harness::run(context, arguments).await,
         DemoCommand::Weights(arguments) => weights::run(context, arguments).await,
+        DemoCommand::Router(arguments) => router::run(context, arguments).await,
     }
 }
 

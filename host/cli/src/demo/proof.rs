@@ -1,6 +1,9 @@
 //! Checks that a demo proved what it claims, and explains a failed proof.
 
-use clawhost_app::demo::{Control, HarnessDoubt, ITERATIONS, SEED, WeightsDoubt};
+use clawhost_app::demo::{
+    Control, ENOUGH_WORLDS, HarnessDoubt, ITERATIONS, RECOVERED, RouterDoubt, RouterTrial, SEED, SLOPE, WORLDS,
+    WeightsDoubt,
+};
 use clawhost_core::counted;
 use clawhost_learn::Status;
 use clawhost_learning::Outcome;
@@ -68,6 +71,31 @@ pub(super) fn check_weights(doubts: &[WeightsDoubt]) -> anyhow::Result<()> {
             anyhow::anyhow!(
                 "the proof failed: {game} came to {reached:.3} by {control} and to {after:.3} by rewards, {CHANCE}"
             )
+        }
+    })
+}
+
+/// Checks the proof of the router demo.
+///
+/// # Errors
+/// The proof failed: the reason, and advice.
+pub(super) fn check_router(doubts: &[RouterDoubt]) -> anyhow::Result<()> {
+    let Some(doubt) = doubts.first() else { return Ok(()) };
+    let trial = |trial: &RouterTrial| match trial {
+        RouterTrial::Models => "with models alone",
+        RouterTrial::Escalation => "with escalation",
+        RouterTrial::Regret => "with many decisions",
+    };
+    Err(match doubt {
+        RouterDoubt::Recovered { trial: which, worlds } => anyhow::anyhow!(
+            "the proof failed: {} the router earned {RECOVERED} of the gain in {worlds} of {WORLDS} worlds, not in {ENOUGH_WORLDS}, {CHANCE}",
+            trial(which)
+        ),
+        RouterDoubt::Slope { worlds } => anyhow::anyhow!(
+            "the proof failed: regret grew with a slope of at most {SLOPE} in {worlds} of {WORLDS} worlds, not in {ENOUGH_WORLDS}, {CHANCE}"
+        ),
+        RouterDoubt::ControlAsGood { trial: which, control } => {
+            anyhow::anyhow!("the proof failed: {} `{control}` earned as much as the router, {CHANCE}", trial(which))
         }
     })
 }
@@ -157,6 +185,24 @@ mod tests {
         check(
             WeightsDoubt::ControlAsGood { game, control, reached: 0.79, after },
             "guess came to 0.790 by shuffled rewards and to 0.800 by rewards",
+        );
+    }
+
+    #[test]
+    fn a_failed_proof_of_the_router_names_the_trial_and_the_number_of_worlds() {
+        let check = |doubt: RouterDoubt, expect: &str| {
+            let said = check_router(&[doubt]).unwrap_err().to_string();
+            assert_eq!(said, format!("the proof failed: {expect}, {CHANCE}"));
+        };
+        check_router(&[]).unwrap();
+        check(
+            RouterDoubt::Recovered { trial: RouterTrial::Escalation, worlds: 8 },
+            "with escalation the router earned 0.9 of the gain in 8 of 10 worlds, not in 9",
+        );
+        check(RouterDoubt::Slope { worlds: 7 }, "regret grew with a slope of at most 0.6 in 7 of 10 worlds, not in 9");
+        check(
+            RouterDoubt::ControlAsGood { trial: RouterTrial::Models, control: "tiers".into() },
+            "with models alone `tiers` earned as much as the router",
         );
     }
 }

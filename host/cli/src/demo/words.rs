@@ -1,6 +1,6 @@
 //! Texts for the steps of a demo and their progress.
 
-use clawhost_app::demo::{Activity, DemoStatus, DemoStep, HarnessArm, Measurement, Teacher};
+use clawhost_app::demo::{Activity, DemoStatus, DemoStep, HarnessArm, Measurement, RouterTrial, Teacher};
 use clawhost_core::{counted, thousands};
 use std::time::Duration;
 
@@ -42,6 +42,11 @@ pub(super) fn step_words(step: DemoStep) -> String {
             let kind = if sampled { "sampled" } else { "likeliest" };
             format!("{game}: test tasks after {after}, {kind} answers")
         }
+        DemoStep::Routing { trial } => match trial {
+            RouterTrial::Models => "routers between two models".to_owned(),
+            RouterTrial::Escalation => "routers that may escalate".to_owned(),
+            RouterTrial::Regret => "the regret of many decisions".to_owned(),
+        },
     }
 }
 
@@ -54,8 +59,11 @@ pub(super) fn work_words(status: &DemoStatus<'_>) -> Option<String> {
             Some(format!("{} of demonstrations, until reward {target:.2}", counted(steps, "step")))
         }
         Activity::Work { done, of } => {
-            let noun =
-                if matches!(status.step, Some(DemoStep::MoreDemonstrations { .. })) { "step" } else { "episode" };
+            let noun = match status.step {
+                Some(DemoStep::MoreDemonstrations { .. }) => "step",
+                Some(DemoStep::Routing { .. }) => "world",
+                _ => "episode",
+            };
             Some(format!("{} of {}", thousands(done), counted(of, noun)))
         }
     }
@@ -122,6 +130,13 @@ mod tests {
             &[],
             None,
             " 25 %  with 150 episodes only: a silent reflector, so that nothing is learned",
+        );
+        check(
+            DemoStep::Routing { trial: RouterTrial::Escalation },
+            Activity::Work { done: 3, of: 10 },
+            &[],
+            None,
+            " 25 %  routers that may escalate, 3 of 10 worlds",
         );
         check(
             DemoStep::Scouting { episodes: 64 },

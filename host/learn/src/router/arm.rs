@@ -54,6 +54,11 @@ impl Arm {
         settings.rewards.low + settings.rewards.width() * self.reward.predict(row)
     }
 
+    /// Weights of the columns in the log-odds of the reward.
+    pub(super) fn reward_weights(&self) -> &[f64] {
+        self.reward.weights()
+    }
+
     /// Expected cost at today's prices.
     pub(super) fn cost(&self, row: &[f64], settings: &RouterSettings, table: &Table) -> f64 {
         let [first, second] = self.expected();

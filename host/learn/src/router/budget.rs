@@ -1,5 +1,6 @@
 //! A budget per day, kept by the price that the router puts on cost (dual ascent).
 
+use super::settings::CostWeight;
 use super::waiting::DAY;
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,15 @@ pub(super) struct Dual {
 }
 
 impl Dual {
-    pub(super) fn new(budget: &Budget) -> Self {
+    /// The weight to begin with, if it follows a budget.
+    pub(super) fn of(weight: &CostWeight) -> Option<Self> {
+        match weight {
+            CostWeight::Budget(budget) => Some(Self::new(budget)),
+            CostWeight::Fixed(_) => None,
+        }
+    }
+
+    fn new(budget: &Budget) -> Self {
         Self { weight: budget.start.min(LARGEST_WEIGHT), at: None }
     }
 

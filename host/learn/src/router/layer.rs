@@ -67,9 +67,7 @@ impl Layer for Router {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), LearnError> {
-        let restored: Self = serde_json::from_slice(bytes).map_err(|error| broken(&error))?;
-        restored.check().map_err(|error| broken(&error))?;
-        *self = restored;
+        *self = Self::from_state(bytes).map_err(|error| broken(&error))?;
         Ok(())
     }
 

@@ -20,16 +20,19 @@
 mod arm;
 mod budget;
 mod decision;
+mod explanation;
 mod features;
 mod layer;
 mod likeness;
 pub mod offline;
 mod policy;
 pub mod promotion;
+pub mod recorded;
 mod ridge;
 mod scale;
 mod settings;
 mod simulation;
+mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,13 +42,15 @@ mod world;
 
 pub use budget::Budget;
 pub use decision::{Choice, DECISION_FORMAT, Decision, Logged, Outcome};
+pub use explanation::{Considered, Explanation, LearnedAction, Reason};
 pub use features::{CLASS_BUCKETS, FEATURES, Features, RequestSummary};
 pub use likeness::{Likeness, REQUEST_BUCKETS, WORD_BUCKETS, word_buckets};
 pub use policy::{Fixed, Policy};
 pub use settings::{
     CostWeight, EXPLORATION, FLOOR, FORGETTING, NEW_UNTIL, RewardRange, RouterSettings, WARM_UP, WARM_UP_SHARE,
 };
-pub use simulation::{Earned, SimulationReport, simulate};
+pub use simulation::{Earned, Simulation, SimulationReport, simulate, simulation};
+pub use summary::failures;
 pub use table::{ACTIONS, Action, Table};
 pub use tiers::Tiers;
 pub use waiting::{MOST_WAITING, PATIENCE, Waiting};
@@ -59,8 +64,8 @@ use clawhost_core::{Digest, EpisodeId};
 use policy::{Estimated, best, inverse_gap};
 use scale::Scale;
 use serde::{Deserialize, Serialize};
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A request that needs a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -122,9 +127,9 @@ pub struct Router {
     pending: Vec<Logged>,
     /// Digests, computed on demand.
     #[serde(skip)]
-    named: OnceCell<Digest>,
+    named: OnceLock<Digest>,
     #[serde(skip)]
-    identified: OnceCell<Digest>,
+    identified: OnceLock<Digest>,
 }
 
 impl Router {
@@ -139,10 +144,7 @@ impl Router {
         Features::new(names.iter().map(|name| (name.clone().into(), 0.0)).collect())?;
         let scale = Scale::new(names);
         let arms = table.actions().into_iter().map(|action| Arm::new(action, scale.columns())).collect();
-        let dual = match &settings.cost_weight {
-            CostWeight::Budget(budget) => Some(Dual::new(budget)),
-            CostWeight::Fixed(_) => None,
-        };
+        let dual = Dual::of(&settings.cost_weight);
         Ok(Self {
             settings,
             table,
@@ -155,9 +157,20 @@ impl Router {
             dual,
             staged: BTreeMap::new(),
             pending: Vec::new(),
-            named: OnceCell::new(),
-            identified: OnceCell::new(),
+            named: OnceLock::new(),
+            identified: OnceLock::new(),
         })
+    }
+
+    /// The state that [`Layer::snapshot`](crate::Layer::snapshot) wrote.
+    ///
+    /// # Errors
+    /// It is no state of a router, or its parts do not fit each other.
+    pub fn from_state(bytes: &[u8]) -> Result<Self, LearnError> {
+        let damaged = |error: serde_json::Error| LearnError::Router(format!("a state that cannot be read: {error}"));
+        let router: Self = serde_json::from_slice(bytes).map_err(damaged)?;
+        router.check()?;
+        Ok(router)
     }
 
     /// Decides about a session. Takes some microseconds and changes nothing.
@@ -340,6 +353,28 @@ impl Router {
         Ok(())
     }
 
+    /// Takes over what an operator may change: the table, the incumbent and the weight of cost. What is equal stays, so the version grows
+    /// only with a change.
+    ///
+    /// # Errors
+    /// One of them is out of range. Nothing changed then.
+    pub fn reconfigure(&mut self, table: Table, incumbent: Fixed, cost_weight: CostWeight) -> Result<(), LearnError> {
+        let settings = RouterSettings { incumbent, cost_weight, ..self.settings.clone() };
+        settings.check()?;
+        if table != self.table {
+            self.replace_table(table)?;
+        }
+        if settings != self.settings {
+            if settings.cost_weight != self.settings.cost_weight {
+                self.dual = Dual::of(&settings.cost_weight);
+            }
+            self.settings = settings;
+            self.version += 1;
+            self.touched();
+        }
+        Ok(())
+    }
+
     /// Another policy decides from now on. It is the next version.
     pub fn set_policy(&mut self, policy: Policy) {
         self.settings.policy = policy;
@@ -349,8 +384,8 @@ impl Router {
 
     /// Invalidates the cached digests after a change of state.
     fn touched(&mut self) {
-        self.named = OnceCell::new();
-        self.identified = OnceCell::new();
+        self.named = OnceLock::new();
+        self.identified = OnceLock::new();
     }
 
     /// The settings.

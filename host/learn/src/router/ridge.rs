@@ -42,6 +42,11 @@ impl Ridge {
         self.weights = self.gram.solve(PENALTY, &self.moments);
     }
 
+    /// The weights of the columns.
+    pub(super) fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
     /// The prediction for a row.
     pub(super) fn predict(&self, row: &[f64]) -> f64 {
         row.iter().zip(&self.weights).map(|(value, weight)| value * weight).sum()
@@ -73,6 +78,11 @@ impl Logistic {
         let predicted = logistic(log_odds);
         let weight = (predicted * (1.0 - predicted)).max(LEAST_WEIGHT);
         self.0.update(row, log_odds + (outcome - predicted) / weight, weight, forgetting);
+    }
+
+    /// The weights of the columns, in log-odds.
+    pub(super) fn weights(&self) -> &[f64] {
+        self.0.weights()
     }
 
     fn log_odds(&self, row: &[f64]) -> f64 {

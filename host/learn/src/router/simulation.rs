@@ -68,11 +68,30 @@ impl Sum {
     }
 }
 
+/// What a simulation leaves behind.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    /// What the policies earned.
+    pub report: SimulationReport,
+    /// The router that learned.
+    pub router: Router,
+    /// The decisions that it learned from, with their outcomes.
+    pub log: Vec<Logged>,
+}
+
 /// Lets a router learn in the world of a seed, then freezes it and compares it with the controls.
 ///
 /// # Errors
 /// A world out of range.
 pub fn simulate(settings: &WorldSettings, seed: u64) -> Result<SimulationReport, LearnError> {
+    Ok(simulation(settings, seed)?.report)
+}
+
+/// As [`simulate`]; returns the router and its log as well.
+///
+/// # Errors
+/// A world out of range.
+pub fn simulation(settings: &WorldSettings, seed: u64) -> Result<Simulation, LearnError> {
     let world = World::new(settings, derive_seed(seed, "router-world", 0))?;
     let mut random = Random(derive_seed(seed, "router-requests", 0));
     let cheapest = settings.models.first().map(|model| model.name.clone());
@@ -87,7 +106,7 @@ pub fn simulate(settings: &WorldSettings, seed: u64) -> Result<SimulationReport,
     };
     let mut router = Router::new(own.clone(), world.table.clone(), super::Features::names_of_requests())?;
     let mut blind = Router::new(own, world.table.clone(), Vec::new())?;
-    let regret = learn(&world, &mut router, settings.decisions, &mut random)?;
+    let (regret, log) = learn(&world, &mut router, settings.decisions, &mut random)?;
     learn(&world, &mut blind, settings.decisions, &mut random)?;
 
     let tiers = Fixed::Tiers(Tiers { light: cheapest, fallback: dearest.into_iter().collect(), ..Tiers::default() });
@@ -146,7 +165,7 @@ pub fn simulate(settings: &WorldSettings, seed: u64) -> Result<SimulationReport,
         earned("router", &by_router),
         earned("best feature policy", &best),
     ]);
-    Ok(SimulationReport {
+    let report = SimulationReport {
         seed,
         policies,
         best_model: best_alone.map(|(action, _)| action.to_string()).unwrap_or_default(),
@@ -154,7 +173,8 @@ pub fn simulate(settings: &WorldSettings, seed: u64) -> Result<SimulationReport,
         recovered_over_actions: recovered(best_action),
         slope: slope(&regret),
         regret,
-    })
+    };
+    Ok(Simulation { report, router, log })
 }
 
 /// True reward, cost and utility of every action.
@@ -166,21 +186,22 @@ fn truths(world: &World, router: &Router, case: &Case) -> Vec<(Truth, f64)> {
     world.table.actions().iter().map(one).collect()
 }
 
-/// Lets a router decide and learn, outcome by outcome; returns the regret at each note.
+/// Lets a router decide and learn, outcome by outcome; returns the regret at each note, and the log.
 fn learn(
     world: &World,
     router: &mut Router,
     decisions: u64,
     random: &mut Random,
-) -> Result<Vec<(u64, f64)>, LearnError> {
+) -> Result<(Vec<(u64, f64)>, Vec<Logged>), LearnError> {
     let nothing = super::Features::default();
     let mut regret = 0.0;
-    let mut notes = Vec::new();
+    let (mut notes, mut log) = (Vec::new(), Vec::new());
     let mut next = FIRST_NOTE;
     for number in 1..=decisions {
         let case = world.draw(random)?;
         let features = if router.names().is_empty() { &nothing } else { &case.features };
-        let request = Request { session: "simulated", time: number, features, words: &[], seed: random.next() };
+        let session = format!("simulated-{number}");
+        let request = Request { session: &session, time: number, features, words: &[], seed: random.next() };
         let decision = router.decide(&request)?;
         let utilities = truths(world, router, &case);
         let best = utilities.iter().map(|(_, utility)| *utility).fold(f64::NEG_INFINITY, f64::max);
@@ -190,9 +211,11 @@ fn learn(
             next *= 2;
         }
         let outcome = world.outcome(&case, decision.action()?, random);
-        router.learn(&[Logged { decision, outcome }])?;
+        let logged = Logged { decision, outcome };
+        router.learn(std::slice::from_ref(&logged))?;
+        log.push(logged);
     }
-    Ok(notes)
+    Ok((notes, log))
 }
 
 /// Least-squares slope of the logarithms.

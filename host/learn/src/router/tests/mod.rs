@@ -6,6 +6,7 @@ mod input;
 mod layer;
 mod offline;
 mod regression;
+mod shown;
 mod simulations;
 
 use super::*;

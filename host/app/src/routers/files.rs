@@ -1,0 +1,275 @@
+//! The files of a router: its state as one JSON document, and its decisions as JSON lines beside it.
+
+use crate::{AppError, RequestError, small_files};
+use clawhost_core::escaped;
+use clawhost_learn::router::{DECISION_FORMAT, Logged, Router};
+use clawhost_learn::{Layer as _, LearnError};
+use clawhost_run_config::nearest;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Format of the state's document.
+const FORMAT: u32 = 1;
+/// The folder of routers inside a data folder.
+const FOLDER: &str = "routers";
+/// Extension of a state.
+const STATE: &str = "json";
+/// Extension of a log.
+const LOG: &str = "jsonl";
+/// Largest log in bytes: some 60,000 decisions. A replay holds all of them in memory.
+const LOG_BYTES: u64 = 128 << 20;
+/// Longest name of a router: it is part of a file name.
+const NAME_BYTES: usize = 128;
+/// Longest part of a name that a message repeats, in bytes.
+const SHOWN_BYTES: usize = 80;
+
+/// The folder of routers inside this data folder.
+pub fn routers_folder(data: &Path) -> PathBuf {
+    data.join(FOLDER)
+}
+
+/// A router that was read from its file.
+#[derive(Debug)]
+pub struct StoredRouter {
+    /// Its name: that of the file without the extension.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// The router.
+    pub router: Router,
+}
+
+impl StoredRouter {
+    /// Where its decisions are recorded.
+    pub fn log(&self) -> PathBuf {
+        self.path.with_extension(LOG)
+    }
+}
+
+/// A file with the state of a router.
+#[derive(Serialize, Deserialize)]
+struct Document {
+    format: u32,
+    router: Box<RawValue>,
+}
+
+fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
+    RequestError::File { path: path.display().to_string(), why: why.to_string() }.into()
+}
+
+/// Whether a text is a path, and not the name of a router.
+fn is_path(named: &str) -> bool {
+    named.contains(std::path::is_separator) || Path::new(named).extension().is_some_and(|ending| ending == STATE)
+}
+
+fn is_name(name: &str) -> bool {
+    let fits = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);
+    !name.is_empty() && name.len() <= NAME_BYTES && name.chars().all(fits) && !name.starts_with('.')
+}
+
+/// The names of the routers in a data folder, sorted.
+pub fn router_names(data: &Path) -> Vec<String> {
+    // A folder that is not there has no routers.
+    let entries = std::fs::read_dir(routers_folder(data)).into_iter().flatten().flatten();
+    let named = |path: PathBuf| {
+        let name = path.file_stem()?.to_str()?.to_owned();
+        (path.extension().is_some_and(|ending| ending == STATE) && is_name(&name)).then_some(name)
+    };
+    let mut names: Vec<String> = entries.filter_map(|entry| named(entry.path())).collect();
+    names.sort();
+    names
+}
+
+/// Reads a router: a file (with a folder, or ending in .json), or a name in the data folder. `None`: the only one there.
+///
+/// # Errors
+/// There is none of this name, several exist and none is named, or the file is damaged or of another format.
+pub fn read_router(data: &Path, named: Option<&str>) -> Result<StoredRouter, AppError> {
+    if let Some(path) = named.filter(|named| is_path(named)) {
+        return read_state(Path::new(path))?.ok_or_else(|| unusable(Path::new(path), "there is no such file"));
+    }
+    let known = router_names(data);
+    let name = match (named, known.as_slice()) {
+        (Some(name), known) if known.iter().any(|one| one == name) => name,
+        (Some(name), known) => {
+            let close = nearest(name, known.iter().map(String::as_str));
+            let close = close.map_or(String::new(), |close| format!("; did you mean `{close}`?"));
+            let why = format!("there is no router `{}`; there is {}{close}", escaped(name, SHOWN_BYTES), listed(known));
+            return Err(RequestError::NoRouter { why }.into());
+        }
+        (None, [only]) => only,
+        (None, []) => {
+            let why = "there is no router yet; `clawhost demo router` makes one".to_owned();
+            return Err(RequestError::NoRouter { why }.into());
+        }
+        (None, several) => {
+            return Err(RequestError::NoRouter { why: format!("which router? There are {}", listed(several)) }.into());
+        }
+    };
+    let path = routers_folder(data).join(format!("{name}.{STATE}"));
+    read_state(&path)?.ok_or_else(|| unusable(&path, "the file has just been removed"))
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The router of a file; `None` if there is no file.
+fn read_state(path: &Path) -> Result<Option<StoredRouter>, AppError> {
+    let document = small_files::read(path, FORMAT, |document: &Document| document.format)?;
+    let Some(document) = document else { return Ok(None) };
+    let router = Router::from_state(document.router.get().as_bytes()).map_err(|error| unusable(path, error))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Some(StoredRouter { name, path: path.to_owned(), router }))
+}
+
+/// Writes a router with its log into a folder; files of this name are replaced. Returns the paths of state and log.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write_router(
+    folder: &Path,
+    name: &str,
+    router: &Router,
+    log: &[Logged],
+) -> Result<(PathBuf, PathBuf), AppError> {
+    let path = folder.join(format!("{name}.{STATE}"));
+    let state = String::from_utf8(router.snapshot()?).map_err(|error| unusable(&path, error))?;
+    let router = RawValue::from_string(state).map_err(|error| unusable(&path, error))?;
+    small_files::write(folder, &format!("{name}.{STATE}"), &Document { format: FORMAT, router })?;
+    let log_path = path.with_extension(LOG);
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(&log_path, error))?;
+    let mut lines = Vec::new();
+    for logged in log {
+        serde_json::to_writer(&mut lines, logged).map_err(|error| unusable(&log_path, error))?;
+        lines.push(b'\n');
+    }
+    file.write_all(&lines).map_err(|error| unusable(&log_path, error))?;
+    file.persist(&log_path).map_err(|error| unusable(&log_path, error.error))?;
+    Ok((path, log_path))
+}
+
+/// Reads a log of decisions with their outcomes, one JSON document a line.
+///
+/// # Errors
+/// It cannot be read, or a line is no record of this format: the message names the line and what is wrong with it.
+pub fn read_decisions(path: &Path) -> Result<Vec<Logged>, AppError> {
+    let text = clawhost_files::read_text(path, LOG_BYTES).map_err(|error| unusable(path, error))?;
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    lines.map(|(number, line)| record(line).map_err(|why| unusable(path, format!("line {number}: {why}")))).collect()
+}
+
+/// What every version of a record has, with features that may be missing.
+#[derive(Deserialize)]
+struct Outline {
+    decision: OutlinedDecision,
+}
+
+#[derive(Deserialize)]
+struct OutlinedDecision {
+    format: u32,
+    #[serde(default)]
+    features: Vec<(String, Option<f64>)>,
+}
+
+/// A record of a line. Its format is looked at first: a record of another one may have other fields.
+fn record(line: &str) -> Result<Logged, String> {
+    let read: Result<Logged, serde_json::Error> = serde_json::from_str(line);
+    // JSON has no NaN. Writers put `null` in its place, or the bare word.
+    let outline = || serde_json::from_str(line).or_else(|_| serde_json::from_str(&line.replace("NaN", "null")));
+    let named = || -> Option<LearnError> {
+        let Outline { decision } = outline().ok()?;
+        if decision.format != DECISION_FORMAT {
+            return Some(LearnError::DecisionFormat { found: decision.format, expected: DECISION_FORMAT });
+        }
+        let (name, _) = decision.features.into_iter().find(|(_, value)| value.is_none())?;
+        Some(LearnError::Feature { name: escaped(&name, SHOWN_BYTES), value: f64::NAN })
+    };
+    let logged = match read {
+        Ok(logged) => logged,
+        Err(error) => return Err(named().map_or_else(|| error.to_string(), |named| named.to_string())),
+    };
+    logged.decision.check().map_err(|error| error.to_string())?;
+    Ok(logged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::router::{Simulation, WorldSettings, simulation};
+
+    fn world() -> Simulation {
+        simulation(&WorldSettings { decisions: 20, fresh: 1, ..WorldSettings::default() }, 1).unwrap()
+    }
+
+    #[test]
+    fn a_router_and_its_log_are_read_as_they_were_written() {
+        let data = tempfile::tempdir().unwrap();
+        let Simulation { router, log, .. } = world();
+        let (state, decisions) = write_router(&routers_folder(data.path()), "one", &router, &log).unwrap();
+        for named in [None, Some("one"), state.to_str()] {
+            let read = read_router(data.path(), named).unwrap();
+            assert_eq!(
+                (read.name.as_str(), read.router.digest(), read.log()),
+                ("one", router.digest(), decisions.clone())
+            );
+        }
+        assert_eq!(read_decisions(&decisions).unwrap(), log);
+    }
+
+    #[test]
+    fn a_router_that_is_not_there_is_named_with_those_that_are() {
+        let data = tempfile::tempdir().unwrap();
+        let refused = |named: Option<&str>| read_router(data.path(), named).unwrap_err().to_string();
+        assert!(refused(None).contains("there is no router yet"), "{}", refused(None));
+        let Simulation { router, log, .. } = world();
+        for name in ["first", "second"] {
+            write_router(&routers_folder(data.path()), name, &router, &log).unwrap();
+        }
+        assert_eq!(refused(None), "which router? There are first, second");
+        let expect = "there is no router `frist`; there is first, second; did you mean `first`?";
+        assert_eq!(refused(Some("frist")), expect);
+        assert!(refused(Some("../first")).ends_with("there is no such file"), "a path is no name");
+        let path = routers_folder(data.path()).join("first.json");
+        std::fs::write(&path, r#"{"format": 2, "router": {}}"#).unwrap();
+        assert!(refused(Some("first")).ends_with("format 2; this program reads format 1"));
+        std::fs::write(&path, r#"{"format": 1, "router": {"version": 3}}"#).unwrap();
+        assert!(refused(Some("first")).contains("first.json: router: a state that cannot be read: missing field"));
+    }
+
+    #[test]
+    fn a_line_that_is_no_record_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.jsonl");
+        let good = serde_json::to_string(&world().log[0]).unwrap();
+        let check = |change: fn(&str) -> String, expect: &str| {
+            std::fs::write(&path, format!("{good}\n\n{}\n", change(&good))).unwrap();
+            let error = read_decisions(&path).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{}: line 3: ", path.display())), "{error}");
+            assert!(error.contains(expect), "{error}");
+        };
+        check(
+            |good| good.replacen("\"format\":1", "\"format\":2", 1),
+            "a decision of format 2; this version reads format 1",
+        );
+        check(|_| r#"{"decision":{"format":7,"who":"else"}}"#.to_owned(), "a decision of format 7");
+        let first = |good: &str, value: &str| {
+            let at = good.find("\"characters\",").unwrap() + "\"characters\",".len();
+            let end = at + good[at..].find(']').unwrap();
+            format!("{}{value}{}", &good[..at], &good[end..])
+        };
+        let null = |good: &str| -> String { first(good, "null") };
+        check(null, "feature characters is NaN");
+        check(|good| first(good, "NaN"), "feature characters is NaN");
+        check(|good| first(good, "1e300"), "feature characters is 1000");
+        check(|good| good.replacen("\"propensity\":", "\"propensity\":3", 1), "do not add up to 1");
+        check(|_| "no JSON".to_owned(), "expected");
+        check(|good| good[..good.len() / 2].to_owned(), "EOF");
+        std::fs::write(&path, format!("{good}\n")).unwrap();
+        assert_eq!(read_decisions(&path).unwrap().len(), 1);
+        let missing = read_decisions(&folder.path().join("missing")).unwrap_err();
+        assert!(missing.to_string().contains("missing: "), "{missing}");
+    }
+}

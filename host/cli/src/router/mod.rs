@@ -1,0 +1,82 @@
+//! `clawhost router`: shows routers, explains their decisions, and judges policies on their logs.
+
+mod explain;
+mod replay;
+mod show;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use clap::Subcommand;
+use clawhost_app::routers::EXPLAINED_SEED;
+use std::path::PathBuf;
+
+const SHOW_HELP: &str = "For example:
+  clawhost demo router            # writes the router `demo`
+  clawhost router show demo
+  clawhost router show state.json --json";
+
+const EXPLAIN_HELP: &str = "For example:
+  clawhost router explain 'Prove that this query is slow.'
+  clawhost router explain body.json --router demo
+  curl ... | clawhost router explain -";
+
+const REPLAY_HELP: &str = "The router of the log gives models, prices and settings. A fresh one learns from the earlier half of the log; \
+every policy is judged on the later half, doubly robust beside SNIPS. Where the two disagree, or the effective sample is below 200, the \
+figures are refused: the log does not tell. For example:
+  clawhost demo router
+  clawhost router replay ~/.local/share/clawhost/routers/demo.jsonl";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouterCommand {
+    /// Show a router: models with prices, outcomes of every action, what the features weigh
+    #[command(after_help = SHOW_HELP)]
+    Show {
+        /// A file (with a folder, or ending in .json), or the name of a router in the data folder [default: the only one]
+        #[arg(value_name = "FILE|NAME")]
+        router: Option<String>,
+    },
+    /// Explain which model a request would get: its features, and what is expected of every action
+    #[command(after_help = EXPLAIN_HELP)]
+    Explain {
+        /// A file with the body of an OpenAI or an Anthropic request, `-` for standard input, or a text
+        #[arg(value_name = "REQUEST")]
+        request: String,
+        /// The router, as in `router show` [default: the only one in the data folder]
+        #[arg(long, value_name = "FILE|NAME")]
+        router: Option<String>,
+        #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = seed_help())]
+        seed: Option<u64>,
+    },
+    /// Estimate from a log of decisions what other policies would have earned
+    #[command(after_help = REPLAY_HELP)]
+    Replay {
+        /// The log: one decision with its outcome per line
+        #[arg(value_name = "LOG")]
+        log: PathBuf,
+        /// The router, as in `router show` [default: the file beside the log that ends in .json]
+        #[arg(long, value_name = "FILE|NAME")]
+        router: Option<String>,
+    },
+}
+
+fn seed_help() -> String {
+    format!("Seed of the draw; the chances do not depend on it [default: {EXPLAINED_SEED}]")
+}
+
+pub(crate) fn run(context: &Context, command: &RouterCommand) -> anyhow::Result<Exit> {
+    match command {
+        RouterCommand::Show { router } => show::run(context, router.as_deref()),
+        RouterCommand::Explain { request, router, seed } => explain::run(context, request, router.as_deref(), *seed),
+        RouterCommand::Replay { log, router } => replay::run(context, log, router.as_deref()),
+    }
+}
+
+/// A number with three decimals.
+fn number(value: f64) -> String {
+    format!("{value:.3}")
+}
+
+/// A price or a cost: four significant digits, so that a thousandth of a cent is seen.
+fn money(value: f64) -> String {
+    if value == 0.0 || value.abs() >= 0.01 { format!("{value:.3}") } else { format!("{value:.3e}") }
+}

@@ -1,0 +1,132 @@
+//! `clawhost router show`: what a router knows.
+
+use super::{money, number};
+use crate::context::Context;
+use crate::exit::Exit;
+use clawhost_app::routers::{StoredRouter, read_router};
+use clawhost_core::{escaped, thousands};
+use clawhost_learn::router::{CostWeight, Fixed, LearnedAction, Policy, Router};
+use std::io::Write;
+
+/// Longest name that is shown.
+const NAME: usize = 80;
+
+pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit> {
+    let StoredRouter { name, path, router } = read_router(&context.folder()?, named)?;
+    let log = path.with_extension("jsonl");
+    let log = log.is_file().then_some(log);
+    if context.json() {
+        let models: Vec<_> = router.table().models().collect();
+        let price = |model: &&str| serde_json::json!({ "model": model, "price": router.table().price(model) });
+        let document = serde_json::json!({
+            "format": 1,
+            "router": name,
+            "path": path,
+            "log": log,
+            "version": router.version(),
+            "identity": router.identity(),
+            "settings": router.settings(),
+            "cost_weight": router.cost_weight(),
+            "models": models.iter().map(price).collect::<Vec<_>>(),
+            "actions": router.actions(),
+            "features": router.names(),
+            "learned": router.learned(),
+            "gone": router.gone(),
+            "warm_up_left": router.warm_up_left(),
+        });
+        crate::terminal::json(&document)?;
+        return Ok(Exit::Ok);
+    }
+    let mut out = crate::terminal::stdout();
+    let named = escaped(&name, NAME);
+    writeln!(out, "{named}, version {} ({})", thousands(router.version()), router.identity().short())?;
+    writeln!(out, "policy      {}", policy(&router))?;
+    writeln!(out, "cost        {}", cost(&router))?;
+    let gone = match router.gone() {
+        0 => String::new(),
+        gone => format!("; {} of models that have left the table taught nothing", thousands(gone)),
+    };
+    writeln!(out, "outcomes    {}{gone}", thousands(router.learned()))?;
+    if let Some(log) = log {
+        writeln!(out, "log         {}", log.display())?;
+    }
+    writeln!(out)?;
+    models(&mut out, &router)?;
+    writeln!(out)?;
+    let actions = router.actions();
+    known(&mut out, &actions)?;
+    weights(&mut out, &actions)?;
+    Ok(Exit::Ok)
+}
+
+fn fixed(policy: &Fixed) -> String {
+    match policy {
+        Fixed::Model(model) => format!("always {}", escaped(model, NAME)),
+        Fixed::Tiers(_) => "tiers by complexity".to_owned(),
+    }
+}
+
+fn policy(router: &Router) -> String {
+    match (&router.settings().policy, router.warm_up_left()) {
+        (Policy::Fixed(policy), _) => fixed(policy),
+        (Policy::Random, _) => "every action equally often".to_owned(),
+        (Policy::Greedy, _) => "the best expected utility, without exploration".to_owned(),
+        (Policy::Learned, 0) => "what was learned, with exploration".to_owned(),
+        (Policy::Learned, left) => {
+            let incumbent = fixed(&router.settings().incumbent);
+            format!("warms up for {} more outcomes: mostly {incumbent}", thousands(left))
+        }
+    }
+}
+
+fn cost(router: &Router) -> String {
+    let (weight, reference) = (number(router.cost_weight()), money(router.settings().reference_cost));
+    let budget = match &router.settings().cost_weight {
+        CostWeight::Fixed(_) => String::new(),
+        CostWeight::Budget(budget) => format!("; it follows a budget of {} a day", money(budget.per_day)),
+    };
+    format!("{reference} is worth a reward of {weight}{budget}")
+}
+
+fn models(out: &mut impl Write, router: &Router) -> std::io::Result<()> {
+    let mut table = crate::episodes::table(&["model", "price per unit"]);
+    for model in router.table().models() {
+        table.add_row([escaped(model, NAME), router.table().price(model).map_or_else(String::new, money)]);
+    }
+    crate::episodes::print(out, &table)
+}
+
+fn known(out: &mut impl Write, actions: &[LearnedAction]) -> std::io::Result<()> {
+    let mut table = crate::episodes::table(&["action", "outcomes", "reward", "cost", "utility", ""]);
+    for known in actions {
+        table.add_row([
+            escaped(&known.action.to_string(), NAME),
+            thousands(known.outcomes),
+            number(known.reward),
+            money(known.cost),
+            number(known.utility),
+            if known.is_new { "new: tried more often".to_owned() } else { String::new() },
+        ]);
+    }
+    crate::episodes::print(out, &table)?;
+    writeln!(out, "reward, cost and utility are those of an average request")
+}
+
+/// What each feature weighs in each action.
+fn weights(out: &mut impl Write, actions: &[LearnedAction]) -> std::io::Result<()> {
+    let Some(first) = actions.first().filter(|first| !first.weights.is_empty()) else {
+        return writeln!(out, "\nit sees no features");
+    };
+    writeln!(out)?;
+    let names: Vec<String> = actions.iter().map(|known| escaped(&known.action.to_string(), NAME)).collect();
+    let header: Vec<&str> = std::iter::once("feature").chain(names.iter().map(String::as_str)).collect();
+    let mut table = crate::episodes::table(&header);
+    for (at, (feature, _)) in first.weights.iter().enumerate() {
+        let weight = |known: &LearnedAction| {
+            known.weights.get(at).map_or_else(String::new, |(_, weight)| format!("{weight:+.2}"))
+        };
+        table.add_row(std::iter::once(escaped(feature, NAME)).chain(actions.iter().map(weight)));
+    }
+    crate::episodes::print(out, &table)?;
+    writeln!(out, "by how much one deviation of a feature changes the log-odds of the reward")
+}

@@ -1,0 +1,224 @@
+//! Routers from the command line: the demo, and what it leaves behind shown, explained and judged.
+
+use super::*;
+use std::sync::OnceLock;
+
+fn bench() -> Bench {
+    Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
+}
+
+/// What the demo said, and the router and the log that it wrote: of one run for all tests.
+struct Demonstrated {
+    document: Value,
+    state: Vec<u8>,
+    log: Vec<u8>,
+}
+
+const DEMO: [&str; 5] = ["demo", "router", "-q", "--seed", "21"];
+
+fn demonstration() -> &'static Demonstrated {
+    static ONCE: OnceLock<Demonstrated> = OnceLock::new();
+    ONCE.get_or_init(|| {
+        let bench = bench();
+        let document = bench.json(&DEMO);
+        assert!(!bench.data.path().join("clawhost.sqlite").exists(), "no episode is recorded");
+        let [state, log] = ["demo.json", "demo.jsonl"].map(|name| std::fs::read(bench.router_file(name)).unwrap());
+        Demonstrated { document, state, log }
+    })
+}
+
+/// A bench with the router that the demo writes.
+fn demonstrated() -> Bench {
+    let (bench, Demonstrated { state, log, .. }) = (bench(), demonstration());
+    std::fs::create_dir(bench.router_file("")).unwrap();
+    std::fs::write(bench.router_file("demo.json"), state).unwrap();
+    std::fs::write(bench.router_file("demo.jsonl"), log).unwrap();
+    bench
+}
+
+impl Bench {
+    fn router_file(&self, name: &str) -> PathBuf {
+        self.data.path().join("routers").join(name)
+    }
+}
+
+#[test]
+fn the_router_demo_gives_its_proof_on_seeds_that_nothing_was_chosen_by() {
+    let document = &demonstration().document;
+    let router = &document["router"];
+    for trial in ["models", "escalation"] {
+        let shares: Vec<f64> =
+            router[trial]["recovered"].as_array().unwrap().iter().map(|share| share.as_f64().unwrap()).collect();
+        assert_eq!(shares.len(), 10);
+        assert!(shares.iter().filter(|share| **share >= 0.9).count() >= 9, "{trial}: {shares:?}");
+        let means = router[trial]["mean"].as_array().unwrap();
+        let utility = |policy: &str| {
+            let row = means.iter().find(|row| row["policy"] == policy).unwrap_or_else(|| panic!("{policy}: {means:?}"));
+            row["utility"].as_f64().unwrap()
+        };
+        for control in ["always cheap", "always dear", "random", "tiers", "router without features"] {
+            assert!(utility("router") > utility(control), "{trial}: {control}");
+        }
+        assert!(utility("best feature policy") >= utility("router"));
+    }
+    let slopes: Vec<f64> =
+        router["regret"].as_array().unwrap().iter().map(|world| world["slope"].as_f64().unwrap()).collect();
+    assert!(slopes.iter().filter(|slope| **slope <= 0.6).count() >= 9, "{slopes:?}");
+    assert!(document["timing"]["decision_microseconds"]["median"].as_f64().unwrap() > 0.0);
+    let again = bench().json(&DEMO);
+    assert_eq!(without_timing(again).0, without_timing(document.clone()).0, "equal seeds give equal documents");
+}
+
+#[test]
+fn the_router_demo_prints_controls_and_commands_that_can_be_pasted() {
+    let bench = bench();
+    let folder = bench.data.path().join("a folder");
+    let output = bench.run(&["demo", "router", "-q", "--into", folder.to_str().unwrap()]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    for part in [
+        "always cheap > dear",
+        "tiers",
+        "router without features",
+        "oracle by class",
+        "best feature policy",
+        "at least 0.90 in ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let commands: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Look into")).skip(1).collect();
+    assert_eq!(commands.len(), 3, "{text}");
+    for command in commands {
+        let pasted = Command::new("sh").args(["-c", command]).env_clear().output().unwrap();
+        assert!(pasted.status.success(), "{command}: {}", stderr(&pasted));
+    }
+}
+
+#[test]
+fn a_router_is_shown_with_its_models_outcomes_and_weights() {
+    let bench = demonstrated();
+    let shown = bench.json(&["router", "show"]);
+    assert_eq!(
+        (&shown["router"], &shown["learned"], &shown["warm_up_left"]),
+        (&"demo".into(), &2000.into(), &0.into())
+    );
+    assert_eq!(
+        shown["models"],
+        serde_json::json!([{"model": "cheap", "price": 1.0}, {"model": "dear", "price": 10.0}])
+    );
+    let actions = shown["actions"].as_array().unwrap();
+    let outcomes: u64 = actions.iter().map(|action| action["outcomes"].as_u64().unwrap()).sum();
+    assert_eq!((actions.len(), outcomes), (3, 2000));
+    assert!(actions.iter().all(|action| action["weights"].as_array().unwrap().len() == 12));
+    let file = bench.router_file("demo.json").display().to_string();
+    assert_eq!(bench.json(&["router", "show", &file])["identity"], shown["identity"]);
+    let text = bench.out(&["router", "show", "demo"]);
+    for part in ["demo, version 2,000", "what was learned, with exploration", "cheap > dear", "complexity", "log-odds"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    bench.refused(&["router", "show", "dmo"], &["there is no router `dmo`; there is demo; did you mean `demo`?"]);
+    let other = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+    other.refused(&["router", "show"], &["there is no router yet; `clawhost demo router` makes one"]);
+}
+
+#[test]
+fn a_decision_about_a_request_is_explained() {
+    use std::io::Write as _;
+    let bench = demonstrated();
+    let body = r#"{"model":"m","max_tokens":9,"system":"Be kind.","tools":[{"name":"f","input_schema":{}}],
+        "messages":[{"role":"user","content":"Prove step by step: ```x```"}]}"#;
+    let path = bench.data.path().join("body.json");
+    std::fs::write(&path, body).unwrap();
+    let told = bench.json(&["router", "explain", path.to_str().unwrap()]);
+    assert_eq!((&told["request"], &told["features"]["code"]), (&"anthropic".into(), &1.0.into()));
+    assert_eq!(told["features"]["tools"].as_f64().unwrap(), 2.0_f64.ln());
+    let actions = told["actions"].as_array().unwrap();
+    let sum: f64 = actions.iter().map(|action| action["propensity"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9);
+    let best = told["best"].as_u64().unwrap() as usize;
+    let utility = |at: usize| actions[at]["utility"].as_f64().unwrap();
+    assert!((0..3).all(|at| utility(at) <= utility(best)));
+
+    let mut child = bench
+        .command(&["router", "explain", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    let piped: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(piped, told, "from standard input as from a file");
+
+    let text = bench.out(&["router", "explain", "hello"]);
+    for part in ["characters", "chosen      ", "instead     "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // Some seed explores, and says so.
+    let reasons: Vec<Value> = (0..40)
+        .map(|seed| bench.json(&["router", "explain", "hello", "--seed", &seed.to_string()])["reason"].clone())
+        .collect();
+    assert!(reasons.contains(&"best".into()), "{reasons:?}");
+    bench.refused(&["router", "explain", "missing.json"], &["missing.json: "]);
+    std::fs::write(&path, r#"{"model":"m","messages":7}"#).unwrap();
+    bench.refused(&["router", "explain", path.to_str().unwrap()], &["the request cannot be read: messages: "]);
+}
+
+#[test]
+fn a_log_is_judged_and_what_it_cannot_tell_is_refused() {
+    let bench = demonstrated();
+    let log = bench.router_file("demo.jsonl");
+    let found = bench.json(&["router", "replay", log.to_str().unwrap()]);
+    let policies: Vec<&str> =
+        found["policies"].as_array().unwrap().iter().map(|one| one["policy"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["greedy", "random", "always cheap", "always dear"]);
+    assert_eq!((&found["outcomes"], &found["judged"], &found["format"]), (&2000.into(), &800.into(), &1.into()));
+    assert_eq!(found["policies"][0]["refusal"], Value::Null, "{found}");
+    assert!(bench.out(&["router", "replay", log.to_str().unwrap()]).contains("verdict     "));
+
+    let text = std::fs::read_to_string(&log).unwrap();
+    let short: String = text.lines().take(100).flat_map(|line| [line, "\n"]).collect();
+    let few = bench.router_file("few.jsonl");
+    std::fs::write(&few, &short).unwrap();
+    let told = bench.out(&["router", "replay", few.to_str().unwrap(), "--router", "demo"]);
+    assert!(
+        told.contains("refused: an effective sample of ") && told.contains("this log cannot compare greedy"),
+        "{told}"
+    );
+    bench.refused(&["router", "replay", few.to_str().unwrap()], &["few.json: there is no such file"]);
+    let state = bench.router_file("demo.json").display().to_string();
+    bench.refused(&["router", "replay", &state], &["name the router of this log with --router"]);
+
+    let replay = |change: fn(&str) -> String, says: &str| {
+        std::fs::write(&few, change(&short)).unwrap();
+        bench.refused(&["router", "replay", few.to_str().unwrap(), "--router", "demo"], &["few.jsonl: line 1: ", says]);
+    };
+    replay(
+        |text| text.replacen("\"format\":1", "\"format\":3", 1),
+        "a decision of format 3; this version reads format 1",
+    );
+    replay(
+        |text| {
+            let at = text.find("\"characters\",").unwrap() + "\"characters\",".len();
+            format!("{}NaN{}", &text[..at], &text[at + text[at..].find(']').unwrap()..])
+        },
+        "feature characters is NaN",
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn no_file_of_a_router_makes_the_program_wait() {
+    let bench = bench();
+    std::fs::create_dir(bench.router_file("")).unwrap();
+    for name in ["pipe.json", "pipe.jsonl"] {
+        assert!(Command::new("mkfifo").arg(bench.router_file(name)).status().unwrap().success());
+    }
+    let (state, log) = (bench.router_file("pipe.json"), bench.router_file("pipe.jsonl"));
+    bench.refused(&["router", "show", "pipe"], &["a pipe, not a regular file"]);
+    bench.refused(&["router", "show", state.to_str().unwrap()], &["a pipe, not a regular file"]);
+    let other = demonstrated();
+    let router = other.router_file("demo.json").display().to_string();
+    other.refused(&["router", "replay", log.to_str().unwrap(), "--router", &router], &["a pipe, not a regular file"]);
+    other.refused(&["router", "explain", state.to_str().unwrap()], &["a pipe, not a regular file"]);
+}
