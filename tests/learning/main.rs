@@ -19,6 +19,7 @@ mod pool;
 mod replay;
 mod reports;
 mod resume;
+mod router;
 mod splits;
 mod third_layer;
 mod training;

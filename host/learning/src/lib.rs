@@ -26,6 +26,7 @@ mod playbook_guidance;
 mod pool;
 mod report;
 mod rollouts;
+mod router;
 mod sides;
 mod source;
 mod splits;
@@ -54,6 +55,7 @@ pub use report::{
     LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
 };
 pub use rollouts::{Rollouts, is_training_phase};
+pub use router::{RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage};
 pub use source::{ExperienceRequest, ExperienceSource};
 pub use splits::{HeldOut, Splits};
 pub use stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};

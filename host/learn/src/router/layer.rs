@@ -13,6 +13,15 @@ impl Router {
     pub fn stage(&mut self, episode: EpisodeId, decision: Decision, units: [f64; 2]) {
         self.staged.insert(episode, (decision, units));
     }
+
+    /// Hands over a decision whose model failed, so that its episode has no reward and is in no batch. For the router it is an outcome
+    /// of the chosen action, with the least reward: an action that always fails must not stay untried. The returned record is what is
+    /// learned.
+    pub fn stage_failed(&mut self, decision: Decision, units: [f64; 2]) -> Logged {
+        let logged = Logged { decision, outcome: Outcome { reward: self.settings.rewards.low, units } };
+        self.failed.push(logged.clone());
+        logged
+    }
 }
 
 /// An error of this layer.
@@ -34,6 +43,13 @@ impl Layer for Router {
             let outcome = Outcome { reward: member.reward, units };
             outcome.check(self.settings.rewards)?;
             self.pending.push(Logged { decision, outcome });
+            routed += 1;
+        }
+        for logged in std::mem::take(&mut self.failed) {
+            logged.decision.check()?;
+            self.scale.check(&logged.decision.features)?;
+            logged.outcome.check(self.settings.rewards)?;
+            self.pending.push(logged);
             routed += 1;
         }
         Ok(Forward { metrics: Measurements::from([(Metric::Episodes, f64::from(routed))]) })
@@ -74,6 +90,7 @@ impl Layer for Router {
     fn clear_pending(&mut self) {
         self.pending.clear();
         self.staged.clear();
+        self.failed.clear();
     }
 
     fn digest(&self) -> Digest {

@@ -123,6 +123,9 @@ pub struct Router {
     /// Decisions of episodes whose rewards will be in the next batch.
     #[serde(skip)]
     staged: BTreeMap<EpisodeId, (Decision, [f64; 2])>,
+    /// Decisions whose model failed since the last batch.
+    #[serde(skip)]
+    failed: Vec<Logged>,
     #[serde(skip)]
     pending: Vec<Logged>,
     /// Digests, computed on demand.
@@ -156,6 +159,7 @@ impl Router {
             version: 0,
             dual,
             staged: BTreeMap::new(),
+            failed: Vec::new(),
             pending: Vec::new(),
             named: OnceLock::new(),
             identified: OnceLock::new(),

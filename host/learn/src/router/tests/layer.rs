@@ -84,3 +84,20 @@ fn a_batch_that_the_router_cannot_use_leaves_it_out() {
     assert_eq!(router.digest(), before);
     assert!(!learn(&mut [&mut router], &batch(&[0.5])).unwrap().moved(), "what was staged is gone");
 }
+
+#[test]
+fn a_decision_whose_model_failed_is_learned_with_the_least_reward() {
+    let mut router = router(|_| {});
+    let decision = chosen(&router, 0.0, "cheap");
+    let logged = router.stage_failed(decision.clone(), [0.5, 0.0]);
+    let mut expect = super::router(|_| {});
+    expect.learn(std::slice::from_ref(&logged)).unwrap();
+    assert_eq!(logged, Logged { decision: decision.clone(), outcome: Outcome { reward: 0.0, units: [0.5, 0.0] } });
+    assert!(learn(&mut [&mut router], &batch(&[])).unwrap().moved());
+    assert_eq!(router.digest(), expect.digest());
+    // It waits for one batch alone.
+    router.stage_failed(decision, [0.5, 0.0]);
+    router.clear_pending();
+    learn(&mut [&mut router], &batch(&[])).unwrap();
+    assert_eq!(router.digest(), expect.digest());
+}

@@ -1,0 +1,7 @@
+//! The router layer in a learning run: the model that it chooses for every episode, and what it learns from the rewards.
+
+mod model;
+mod stage;
+
+pub use model::{RoutedModel, RoutedModels};
+pub use stage::{RouterKeeper, RouterPorts, RouterStage};

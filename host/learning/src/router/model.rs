@@ -1,0 +1,141 @@
+//! A policy model that a router chooses: one decision per episode, held for all of its turns.
+//!
+//! The decision is a function of the router, of the messages before the first answer and of the episode's seed. So it needs no memory,
+//! holds over a resumed run, and can be made again from the record of an episode.
+
+use async_trait::async_trait;
+use clawhost_core::{
+    AnsweringModel, Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
+    ToolSpec,
+};
+use clawhost_learn::LearnError;
+use clawhost_learn::router::{Action, Decision, Request, Router, failures};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Tokens of a unit of use: prices are per million tokens.
+pub(super) const UNIT: f64 = 1e6;
+
+/// The models of a router's table, by name.
+pub type RoutedModels = BTreeMap<String, Arc<dyn Llm>>;
+
+/// A model that a router chooses for every episode.
+#[derive(Clone)]
+pub struct RoutedModel {
+    name: String,
+    router: Arc<Router>,
+    models: Arc<RoutedModels>,
+}
+
+impl RoutedModel {
+    /// The router of this name, and the models of its table.
+    ///
+    /// # Errors
+    /// A model of the table is missing.
+    pub fn new(name: &str, router: Arc<Router>, models: Arc<RoutedModels>) -> Result<Self, LearnError> {
+        if let Some(model) = router.table().models().find(|model| !models.contains_key(*model)) {
+            let known = models.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(LearnError::UnknownModel { model: model.to_owned(), known });
+        }
+        Ok(Self { name: name.to_owned(), router, models })
+    }
+
+    /// The same models with another state of the router.
+    pub(super) fn with(&self, router: &Router) -> Self {
+        Self { router: Arc::new(router.clone()), ..self.clone() }
+    }
+
+    async fn ask(&self, model: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let known = self.models.get(model);
+        let known = known.ok_or_else(|| ModelError::Refused(format!("router {}: no model {model}", self.name)))?;
+        let mut response = known.complete(request).await?;
+        let version = response.answered_by.take().map(|by| match by.version {
+            Some(version) => format!("{} {version}", by.model),
+            None => by.model,
+        });
+        // The name in the table: from it the record of an episode tells who was paid for a turn.
+        response.answered_by = Some(AnsweringModel { model: model.to_owned(), version });
+        Ok(response)
+    }
+}
+
+#[async_trait]
+impl Llm for RoutedModel {
+    fn identity(&self) -> LlmIdentity {
+        let models: Vec<LlmIdentity> = self.models.values().map(|model| model.identity()).collect();
+        let models = serde_json::to_vec(&models).unwrap_or_default();
+        let version = self.router.identity().extended(&models);
+        LlmIdentity { provider: "router".to_owned(), model: self.name.clone(), version: version.to_string() }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let opening = before_first_answer(&request.messages);
+        let seed = request.seed.unwrap_or_else(|| seed_of(opening));
+        let broken = |error: LearnError| ModelError::Refused(error.to_string());
+        let decision = decide(&self.router, opening, &request.tools, seed, "", 0).map_err(broken)?;
+        let Action { model, then } = decision.action().map_err(broken)?;
+        let Some(then) = then else { return self.ask(model, request).await };
+        if failures(&request.messages) > failures(opening) {
+            return self.ask(then, request).await;
+        }
+        match self.ask(model, request).await {
+            Err(error) if !matches!(error, ModelError::Budget(_) | ModelError::Stopped) => {
+                self.ask(then, request).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// The messages before the first answer of a model.
+fn before_first_answer(messages: &[Message]) -> &[Message] {
+    let end = messages.iter().position(|message| message.role == Role::Assistant).unwrap_or(messages.len());
+    messages.get(..end).unwrap_or_default()
+}
+
+/// A seed for requests without one: equal beginnings are treated equally.
+fn seed_of(opening: &[Message]) -> u64 {
+    let text = serde_json::to_vec(opening).unwrap_or_default();
+    clawhost_core::derive_seed(0, &Digest::of(&text).to_string(), 0)
+}
+
+fn decide(
+    router: &Router,
+    opening: &[Message],
+    tools: &[ToolSpec],
+    seed: u64,
+    session: &str,
+    time: u64,
+) -> Result<Decision, LearnError> {
+    let (features, words) = router.request(opening, tools.len())?;
+    router.decide(&Request { session, time, features: &features, words: &words, seed })
+}
+
+/// The decision by which an episode was played, made again, and the units that it used of the first and the second model. `None`: it did
+/// not begin. `time`: the number of the iteration.
+pub(super) fn decision_of(
+    router: &Router,
+    episode: &Episode,
+    time: u64,
+) -> Result<Option<(Decision, [f64; 2])>, LearnError> {
+    // What no answer followed is in the closing.
+    let observed = episode.turns.first().map_or(&episode.closing, |first| &first.observation);
+    if observed.is_empty() {
+        return Ok(None);
+    }
+    let system = episode.policy.system_prompt.as_ref();
+    let mut opening: Vec<Message> =
+        system.map(|text| Message::text(Role::System, Origin::Host, text)).into_iter().collect();
+    opening.extend(observed.iter().cloned());
+    let session = episode.id.to_string();
+    let decision = decide(router, &opening, &episode.tools, episode.policy.seed, &session, time)?;
+    let then = decision.action()?.then.clone();
+    let mut units = [0.0, 0.0];
+    for turn in &episode.turns {
+        let escalated = then.is_some() && turn.answered_by.as_ref().map(|by| &by.model) == then.as_ref();
+        let [own, other] = &mut units;
+        let tokens = turn.usage.prompt_tokens.saturating_add(turn.usage.completion_tokens);
+        *(if escalated { other } else { own }) += tokens as f64 / UNIT;
+    }
+    Ok(Some((decision, units)))
+}

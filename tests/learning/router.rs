@@ -1,0 +1,280 @@
+//! The router layer in the loop: it learns which light needs the dear model, from rewards alone.
+
+use crate::world::*;
+use async_trait::async_trait;
+use clawhost_core::{Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
+use clawhost_learn::Layer as _;
+use clawhost_learn::router::{CostWeight, Features, Fixed, Logged, Router, RouterSettings, Table};
+use clawhost_learning::{
+    LayerReport, LearnPlan, LearnPorts, LearnReport, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Tokens of a request and of its answer.
+const TOKENS: u64 = 100;
+
+/// Answers by the colour in the last message; an empty answer is a failure of the endpoint.
+struct Says {
+    name: &'static str,
+    answer: fn(&str) -> &'static str,
+}
+
+#[async_trait]
+impl Llm for Says {
+    fn identity(&self) -> LlmIdentity {
+        LlmIdentity { provider: "fake".into(), model: self.name.into(), version: "1".into() }
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
+        let text = request.messages.last().unwrap().plain_text();
+        let answer = (self.answer)(text.rsplit(' ').next().unwrap());
+        if answer.is_empty() {
+            return Err(ModelError::Unavailable("nobody is there".into()));
+        }
+        let message = Message::text(Role::Assistant, Origin::Policy, answer);
+        let usage = Usage { prompt_tokens: TOKENS - 1, completion_tokens: 1, ..Usage::default() };
+        Ok(ModelResponse::new(message, usage, "stop"))
+    }
+}
+
+/// A cheap model with this behaviour, and a dear one that is always right.
+fn models(cheap: fn(&str) -> &'static str) -> Arc<RoutedModels> {
+    let says = |name, answer| Arc::new(Says { name, answer }) as Arc<dyn Llm>;
+    Arc::new(BTreeMap::from([("cheap".into(), says("cheap", cheap)), ("dear".into(), says("dear", right))]))
+}
+
+fn waits(_: &str) -> &'static str {
+    "wait"
+}
+
+fn fails(_: &str) -> &'static str {
+    ""
+}
+
+/// A router between both, with the cheap one as the incumbent.
+fn router(escalates: bool) -> Router {
+    let mut table = Table::new([("cheap".to_owned(), 1.0), ("dear".to_owned(), 10.0)]).unwrap();
+    if escalates {
+        table = table.with_escalation("cheap", "dear").unwrap();
+    }
+    let usual = RouterSettings::new(&table, Fixed::Model("cheap".into()), CostWeight::Fixed(0.1));
+    let typical_units = TOKENS as f64 / 1e6;
+    let settings = RouterSettings { typical_units, reference_cost: usual.reference_cost * typical_units, ..usual };
+    Router::new(settings, table, Features::names_of_requests()).unwrap()
+}
+
+/// Remembers what was kept.
+#[derive(Default)]
+struct Kept(Mutex<Option<(Router, Vec<Logged>)>>);
+
+impl RouterKeeper for Kept {
+    fn keep(&self, router: &Router, log: &[Logged]) -> Result<(), String> {
+        *self.0.lock().unwrap() = Some((router.clone(), log.to_vec()));
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn taken(&self) -> (Router, Vec<Logged>) {
+        self.0.lock().unwrap().take().unwrap()
+    }
+}
+
+fn plan(iterations: u64, test_pairs: u64) -> LearnPlan {
+    LearnPlan { iterations, test_pairs, ..small().run() }
+}
+
+fn ports(world: &World, router: Router, models: Arc<RoutedModels>, kept: &Arc<Kept>) -> LearnPorts {
+    let stage = RouterStage::new(RouterPorts { name: "lights".into(), router, models, keeper: kept.clone() }).unwrap();
+    world.ports(vec![Box::new(stage)])
+}
+
+fn fresh(store: Arc<Shelf>) -> World {
+    World { store, ..World::new(Proposer::of(&[])) }
+}
+
+/// Learns; returns the report, and what was kept.
+async fn learned(
+    world: &World,
+    plan: LearnPlan,
+    router: Router,
+    models: Arc<RoutedModels>,
+) -> (LearnReport, Router, Vec<Logged>) {
+    let kept = Arc::new(Kept::default());
+    let report = world.begin(plan, ports(world, router, models, &kept)).await.unwrap();
+    let (router, log) = kept.taken();
+    (report, router, log)
+}
+
+/// The model that an episode was played by.
+fn asked(episode: &Episode) -> String {
+    episode.turns[0].answered_by.as_ref().unwrap().model.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_learns_which_tasks_need_the_dear_model() {
+    let world = fresh(Arc::default());
+    let (report, router, log) = learned(&world, plan(12, 64), router(false), models(waits)).await;
+    assert_eq!(report.layer_names(), ["router"]);
+    assert_eq!(report.layers, [LayerReport::Other("router".into())]);
+    assert!(report.iterations.iter().all(|one| one.learned.is_ok() && one.metrics()["router.episodes"] == 64.0));
+    let evaluation = report.evaluation.unwrap();
+    let (before, after, lift) = (evaluation.before.unwrap(), evaluation.after.unwrap(), evaluation.lift.unwrap());
+    assert!(before.mean < 0.7 && after.mean > 0.9 && lift.low > 0.1, "{before:?} {after:?}");
+    assert_eq!((router.learned(), log.len()), (768, 768));
+    // The colours are told apart by the words of requests that failed.
+    let played = world.store.of_phases("test-after");
+    let dear = |colours: [&str; 2]| {
+        let of_colours = || played.iter().filter(|one| colours.iter().any(|colour| one.task.input.ends_with(colour)));
+        of_colours().filter(|one| asked(one) == "dear").count() as f64 / of_colours().count() as f64
+    };
+    let (needed, not_needed) = (dear(["red", "green"]), dear(["grey", "white"]));
+    assert!(needed > 0.85 && needed - not_needed > 0.2, "{needed} {not_needed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_decision_is_logged_with_its_propensities_and_held_by_the_model_that_answered() {
+    let world = fresh(Arc::default());
+    let (_, _, log) = learned(&world, plan(5, 0), router(false), models(waits)).await;
+    let episodes: BTreeMap<String, Episode> =
+        world.store.all().into_iter().map(|episode| (episode.id.to_string(), episode)).collect();
+    assert_eq!((log.len(), episodes.len()), (320, 320));
+    for Logged { decision, outcome } in &log {
+        decision.check().unwrap();
+        let episode = &episodes[&decision.session];
+        assert_eq!(
+            asked(episode),
+            decision.action().unwrap().model,
+            "the decision that was made again is the one of then"
+        );
+        assert_eq!((Some(outcome.reward), outcome.units), (episode.reward, [1e-4, 0.0]));
+    }
+    let versions: std::collections::BTreeSet<u64> = log.iter().map(|logged| logged.decision.version).collect();
+    assert_eq!(versions.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4], "one state per iteration");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_with_a_router_killed_at_any_store_call_and_resumed_gives_the_same_result() {
+    let stored = |world: &World| {
+        let (store, run) = (&world.store, World::run());
+        (store.state(&run), store.large(&run), store.all(), store.summary(&run))
+    };
+    let plan = plan(2, 4);
+    let whole = fresh(Arc::default());
+    let (expected, expected_router, expected_log) = learned(&whole, plan.clone(), router(false), models(waits)).await;
+    let (kept_in_store, calls, mut killed) = (stored(&whole), whole.store.calls(), 0);
+    for at in 0..calls {
+        let store = Shelf::dying(at);
+        let (first, kept) = (fresh(store.clone()), Arc::new(Kept::default()));
+        let result = first.begin(plan.clone(), ports(&first, router(false), models(waits), &kept)).await;
+        store.revive(None);
+        if result.is_ok() {
+            continue;
+        }
+        killed += 1;
+        let later = fresh(store);
+        let resumed = ports(&later, router(false), models(waits), &kept);
+        assert_eq!(later.resume(plan.clone(), resumed).await.unwrap(), expected, "killed at call {at}");
+        assert!(stored(&later) == kept_in_store, "killed at call {at}: what is stored differs");
+        let (router, log) = kept.taken();
+        assert_eq!((router.digest(), log), (expected_router.digest(), expected_log.clone()), "killed at call {at}");
+    }
+    assert!(killed > calls / 2, "{killed} of {calls} calls");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewards_that_never_come_teach_nothing() {
+    let rewarded = |episode: &Episode| !episode.task.input.ends_with("grey");
+    let marks = Marks::by(move |episode| rewarded(episode).then(|| f64::from(u8::from(is_right(episode)))));
+    let world = World { marks: Arc::new(marks), ..fresh(Arc::default()) };
+    let (_, router, log) = learned(&world, plan(2, 0), router(false), models(waits)).await;
+    let scored = world.store.all().iter().filter(|episode| episode.reward.is_some()).count();
+    assert!(scored < 128 && scored > 64);
+    assert_eq!((router.learned(), log.len()), (scored as u64, scored));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_that_always_fails_is_left() {
+    let world = fresh(Arc::default());
+    let (report, router, _) = learned(&world, plan(12, 0), router(false), models(fails)).await;
+    let failed = |at: usize| report.iterations[at].removed;
+    assert!(
+        failed(0) > 40 && failed(11) < 10,
+        "{:?}",
+        report.iterations.iter().map(|one| one.removed).collect::<Vec<_>>()
+    );
+    assert_eq!(router.learned(), 768, "a failure of the model is an outcome of the action");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_escalation_asks_the_second_model_when_the_first_fails() {
+    let world = fresh(Arc::default());
+    let (_, _, log) = learned(&world, plan(3, 0), router(true), models(fails)).await;
+    let escalations: Vec<&Logged> =
+        log.iter().filter(|logged| logged.decision.action().unwrap().then.is_some()).collect();
+    assert!(!escalations.is_empty());
+    for logged in escalations {
+        assert_eq!((logged.outcome.reward, logged.outcome.units), (1.0, [0.0, 1e-4]), "the dear one answered");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_escalation_follows_the_failure_of_a_tool() {
+    let model = {
+        let mut router = router(true);
+        // Only the escalation is worth anything.
+        router.set_policy(clawhost_learn::router::Policy::Random);
+        RoutedModel::new("r", Arc::new(router), models(waits)).unwrap()
+    };
+    let message = |role, text: &str| Message::text(role, Origin::User, text);
+    let opening = message(Role::User, "colour: red");
+    let asked = async |seed: u64, more: &[Message]| {
+        let messages = std::iter::once(opening.clone()).chain(more.iter().cloned()).collect();
+        let request = ModelRequest { messages, seed: Some(seed), ..ModelRequest::default() };
+        model.complete(&request).await.unwrap().answered_by.unwrap().model
+    };
+    let answer = message(Role::Assistant, "wait");
+    let (fine, error) = (message(Role::Tool, "done: red"), message(Role::Tool, "error: red"));
+    let mut seen = BTreeMap::<Vec<String>, u32>::new();
+    for seed in 0..60 {
+        let turns = vec![
+            asked(seed, &[]).await,
+            asked(seed, &[answer.clone(), fine.clone()]).await,
+            asked(seed, &[answer.clone(), error.clone()]).await,
+            asked(seed, &[answer.clone(), error.clone(), answer.clone(), fine.clone()]).await,
+        ];
+        *seen.entry(turns).or_default() += 1;
+    }
+    let found: Vec<String> = seen.keys().map(|turns| turns.join(" ")).collect();
+    assert_eq!(
+        found,
+        ["cheap cheap cheap cheap", "cheap cheap dear dear", "dear dear dear dear"],
+        "one decision for all turns"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rewards_outside_of_the_routers_range_are_refused_before_anything_is_played() {
+    let mut marks = Marks::default();
+    marks.description.minimum = -1.0;
+    let world = World { marks: Arc::new(marks), ..fresh(Arc::default()) };
+    let error =
+        world.begin(plan(1, 0), ports(&world, router(false), models(waits), &Arc::default())).await.unwrap_err();
+    assert_eq!(error.to_string(), "router: its rewards are 0 to 1, and those of this run -1 to 1");
+    assert!(world.store.all().is_empty());
+}
+
+#[test]
+fn a_model_of_the_table_must_be_there() {
+    let known =
+        models(waits).iter().filter(|(name, _)| *name == "cheap").map(|(n, m)| (n.clone(), m.clone())).collect();
+    let ports = RouterPorts {
+        name: "r".into(),
+        router: router(false),
+        models: Arc::new(known),
+        keeper: Arc::new(Kept::default()),
+    };
+    let error = RouterStage::new(ports).err().unwrap();
+    assert_eq!(error.to_string(), "router: there is no model dear in the table of models; there is cheap");
+}
