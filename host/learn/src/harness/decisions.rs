@@ -123,6 +123,18 @@ impl Harness {
         events
     }
 
+    /// Queues expired entries again: beside what is deployed now they may have an effect, as a rule has that needs a look-up. Those that were
+    /// never relevant stay expired.
+    pub(super) fn reopen_expired(&mut self) {
+        let measured = |record: &&Record| record.decided.as_ref().is_some_and(|estimate| estimate.groups > 0);
+        let expired = self.records.values().filter(|record| record.entry.status == Status::Expired).filter(measured);
+        let ids: Vec<EntryId> = expired.map(|record| record.entry.id.clone()).collect();
+        for id in ids {
+            self.try_again(&id, Status::Queued);
+        }
+        self.fill_trial();
+    }
+
     /// Starts trials of queued entries while there are slots, by falling support. Of several near-duplicates at most one is
     /// on trial.
     pub(super) fn fill_trial(&mut self) -> Vec<String> {

@@ -390,6 +390,9 @@ impl Harness {
                 record.entry.status = Status::Deployed;
             }
         }
+        if !candidate.added.is_empty() {
+            self.reopen_expired();
+        }
         for id in std::mem::take(&mut self.left_out) {
             self.close(&id, Status::Expired);
         }

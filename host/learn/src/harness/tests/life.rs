@@ -109,6 +109,27 @@ fn an_expired_lesson_gets_a_new_trial_after_a_number_of_groups() {
 }
 
 #[test]
+fn an_expired_lesson_returns_after_a_deployment() {
+    let mut world = World::new(settings(), &[]);
+    let (needs, look_up, rare) = (&rule(1), &rule(2), "when tier is gold: refund");
+    world.add(&[needs, rare]);
+    world.play(EXPIRE_AFTER as usize);
+    world.pass(NEVER_RELEVANT_AFTER);
+    world.check(&[(needs, "expired"), (rare, "expired")]);
+    world.effect(look_up, 0.3);
+    world.add(&[look_up]);
+    world.play(CLEAR);
+    world.check(&[(look_up, "admitted"), (needs, "expired")]);
+    world.promote();
+    world.check(&[(look_up, "deployed"), (needs, "on trial"), (rare, "expired")]);
+    let record = &world.harness.records[&id(needs)];
+    assert_eq!(record.earlier.len(), 1, "the new trial is one more hypothesis");
+    world.effect(needs, 0.3);
+    world.play(CLEAR);
+    world.check(&[(needs, "admitted")]);
+}
+
+#[test]
 fn a_new_trial_counts_as_one_more_hypothesis_and_the_earlier_one_keeps_its_value() {
     // E-values that an entry was closed with, and the value of its new trial, which is selected alone from 10 times the number tried.
     let check = |closed_with: &[f64], now: f64, expect: bool| {
