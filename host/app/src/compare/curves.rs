@@ -19,7 +19,7 @@ pub(super) fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let step = all.len().div_ceil(POINTS).max(1);
     let last = all.len().saturating_sub(1);
     // The last point is always there.
-    let kept = all.into_iter().enumerate().filter(|(at, _)| (last - at) % step == 0);
+    let kept = all.into_iter().enumerate().filter(|(at, _)| (last - at).is_multiple_of(step));
     kept.map(|(_, point)| point).collect()
 }
 
