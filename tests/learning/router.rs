@@ -1,8 +1,10 @@
 //! The router layer in the loop: it learns which light needs the dear model, from rewards alone.
 
+use crate::third_layer::HabitStage;
 use crate::world::*;
 use async_trait::async_trait;
 use clawhost_core::{Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
+use clawhost_follower::Follower;
 use clawhost_learn::Layer as _;
 use clawhost_learn::router::{CostWeight, Features, Fixed, Logged, Router, RouterSettings, Table};
 use clawhost_learning::{
@@ -181,6 +183,40 @@ async fn a_run_with_a_router_killed_at_any_store_call_and_resumed_gives_the_same
         assert_eq!((router.digest(), log), (expected_router.digest(), expected_log.clone()), "killed at call {at}");
     }
     assert!(killed > calls / 2, "{killed} of {calls} calls");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_steps_with_all_layers_or_not_at_all() {
+    let (world, kept) = (fresh(Arc::default()), Arc::new(Kept::default()));
+    let mut habit = HabitStage::new(Arc::new(Follower));
+    habit.layer.breaks = Some(0);
+    let mut ports = ports(&world, router(false), models(waits), &kept);
+    ports.stages.insert(0, Box::new(habit));
+    let report = world.begin(plan(2, 0), ports).await.unwrap();
+    let learned: Vec<_> = report.iterations.iter().map(|one| one.learned.clone()).collect();
+    assert_eq!(learned, [Err("layer habit: broken".to_owned()), Ok(())]);
+    let (router, log) = kept.taken();
+    assert_eq!((router.learned(), router.version(), log.len()), (64, 1, 64), "of the second iteration alone");
+    assert!(log.iter().all(|logged| logged.decision.time == 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_and_a_playbook_are_compared_alone_and_together() {
+    let world = World::new(Proposer::of(&[RED, GREEN]));
+    let kept = Arc::new(Kept::default());
+    let models = Arc::new(BTreeMap::from([
+        ("cheap".to_owned(), Arc::new(Follower) as Arc<dyn Llm>),
+        ("dear".to_owned(), Arc::new(Says { name: "dear", answer: right }) as Arc<dyn Llm>),
+    ]));
+    let mut ports = ports(&world, router(false), models, &kept);
+    ports.stages.push(Box::new(world.harness(small().harness())));
+    let report = world.begin(plan(6, 32), ports).await.unwrap();
+    assert_eq!(report.layer_names(), ["router", "harness"]);
+    let arms = report.evaluation.unwrap().arms;
+    let names: Vec<String> = arms.iter().map(|arm| arm.layers.join(" ")).collect();
+    assert_eq!(names, ["router", "harness", "router harness"]);
+    let lift = |arm: usize| arms[arm].lift.unwrap().mean;
+    assert!(lift(0) > 0.0 && lift(1) > 0.0 && lift(2) > lift(0).max(lift(1)) - 0.1, "{arms:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

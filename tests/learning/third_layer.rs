@@ -18,11 +18,11 @@ use std::sync::{Arc, Mutex};
 
 /// Counts the groups of its batches. Its policy answers green lights correctly once the count is positive.
 #[derive(Default)]
-struct Habit {
+pub(crate) struct Habit {
     strength: u64,
     pending: u64,
     /// The step on the batch of this number fails.
-    breaks: Option<u64>,
+    pub(crate) breaks: Option<u64>,
     number: u64,
 }
 
@@ -84,15 +84,15 @@ impl Llm for WithHabit {
     }
 }
 
-struct HabitStage {
-    layer: Habit,
+pub(crate) struct HabitStage {
+    pub(crate) layer: Habit,
     inner: Arc<dyn Llm>,
     /// The strength in every checkpoint of this process.
     saved: Arc<Mutex<Vec<u64>>>,
 }
 
 impl HabitStage {
-    fn new(inner: Arc<dyn Llm>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Llm>) -> Self {
         Self { layer: Habit::default(), inner, saved: Arc::default() }
     }
 

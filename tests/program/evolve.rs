@@ -114,7 +114,7 @@ fn an_impossible_evolution_is_refused_and_leaves_no_run() {
     };
     refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "is too small for one child");
     refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name a reflector");
-    refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights");
+    refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights, router");
     let rewriting = ["--layer", "harness", "--reflector", &rules, "--evolve-reflector", &rules];
     refused(&rewriting, "--evolve-reflector: needs --evolve; without it nothing evolves");
     let many = ["--layer", "harness", "--reflector", &rules, "--evolve", "many"];

@@ -222,3 +222,144 @@ fn no_file_of_a_router_makes_the_program_wait() {
     other.refused(&["router", "replay", log.to_str().unwrap(), "--router", &router], &["a pipe, not a regular file"]);
     other.refused(&["router", "explain", state.to_str().unwrap()], &["a pipe, not a regular file"]);
 }
+
+/// Two models: one that answers at random and costs nothing, and one that calculates.
+const TWO: &str = "incumbent = \"guesses\"\n[models.guesses]\nmodel = \"random\"\nprice = 0\n\
+    [models.calculates]\nmodel = \"follower\"\nprice = 1\n";
+
+impl Bench {
+    /// Writes the models of a router.
+    fn route(&self, name: &str, text: &str) {
+        std::fs::create_dir_all(self.router_file("")).unwrap();
+        std::fs::write(self.router_file(&format!("{name}.toml")), text).unwrap();
+    }
+
+    fn math(&self) -> Vec<String> {
+        let words = [&format!("{}?kind=arithmetic", self.guest("env_math")), "--reward", &self.guest("reward_exact")];
+        words.map(str::to_owned).to_vec()
+    }
+
+    /// A command on arithmetic problems with a router.
+    fn routed(&self, command: &str, more: &[&str]) -> Vec<String> {
+        let more = more.iter().map(|word| (*word).to_owned());
+        [command.to_owned()].into_iter().chain(self.math()).chain(more).collect()
+    }
+}
+
+fn words(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_router_learns_in_a_run_and_goes_on_in_the_next() {
+    let Some(bench) = Bench::new("a_router_learns_in_a_run") else { return };
+    bench.route("two", TWO);
+    let options = [
+        "--layer",
+        "router",
+        "--policy",
+        "router:two",
+        "--iterations",
+        "8",
+        "--episodes",
+        "64",
+        "--test-pairs",
+        "64",
+        "--seed",
+        "5",
+    ];
+    let learn = bench.routed("learn", &options);
+    let document = bench.json(&words(&learn));
+    let mean = |key: &str| document[key]["mean"].as_f64().unwrap();
+    assert!(mean("heldout_before") < 0.4 && mean("heldout_after") > 0.8, "{document}");
+    let shown = bench.json(&["router", "show", "two"]);
+    assert_eq!((&shown["learned"], &shown["version"], &shown["warm_up_left"]), (&512.into(), &8.into(), &0.into()));
+    let log = bench.router_file("two.jsonl");
+    let decisions = || std::fs::read_to_string(&log).unwrap().lines().count();
+    assert_eq!(decisions(), 512);
+    bench.json(&["router", "replay", log.to_str().unwrap()]);
+    let told = bench.json(&["router", "explain", "What is 2 + 2?"]);
+    assert_eq!(told["actions"][told["best"].as_u64().unwrap() as usize]["model"], "calculates");
+
+    let play = bench.routed("run", &["--policy", "router:two", "--episodes", "50", "--seed", "9"]);
+    let played = bench.json(&words(&play));
+    assert!(played["reward_mean"].as_f64().unwrap() > 0.8, "{played}");
+    let episode = bench.json(&["episodes", "show", played["episodes"][0]["id"].as_str().unwrap()]);
+    let by = episode["turns"][0]["answered_by"]["model"].as_str().unwrap();
+    assert!(["guesses", "calculates"].contains(&by));
+    assert_eq!(
+        (&episode["policy"]["model"]["provider"], &episode["policy"]["model"]["model"]),
+        (&"router".into(), &"two".into())
+    );
+    assert_eq!(decisions(), 512, "playing learns nothing");
+
+    // Another run of other tasks begins where this one ended.
+    let options = [
+        "--layer",
+        "router",
+        "--policy",
+        "router:two",
+        "--iterations",
+        "1",
+        "--episodes",
+        "64",
+        "--test-pairs",
+        "0",
+        "--seed",
+        "6",
+    ];
+    let told = bench.out(&words(&bench.routed("learn", &options)));
+    for part in
+        ["verdict     not measured (the router alone changed)", "router      two: see `clawhost router show two`"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!((bench.json(&["router", "show", "two"])["learned"].clone(), decisions()), (576.into(), 576));
+    let former = bench.router_file("two.v8.state").display().to_string();
+    assert_eq!(bench.json(&["router", "show", &former])["identity"], shown["identity"], "the former state stays");
+
+    // A model leaves, another comes, and a price changes: what was learned about the rest stays.
+    bench.route(
+        "two",
+        &TWO.replace("models.guesses", "models.new")
+            .replace("\"guesses\"", "\"new\"")
+            .replace("price = 1", "price = 2"),
+    );
+    bench.json(&words(&bench.routed("learn", &options)));
+    let changed = bench.json(&["router", "show", "two"]);
+    let names: Vec<&str> =
+        changed["actions"].as_array().unwrap().iter().map(|one| one["model"].as_str().unwrap()).collect();
+    assert_eq!((names, &changed["models"][0]["price"]), (vec!["calculates", "new"], &2.0.into()));
+}
+
+#[test]
+fn a_run_that_stops_early_leaves_the_router_as_it_was() {
+    let Some(bench) = Bench::new("a_run_that_stops_early_leaves_the_router") else { return };
+    // Nobody listens there.
+    bench.route("broken", "[models.none]\nmodel = \"openai:m@http://127.0.0.1:9/v1\"\nprice = 1\n");
+    let learn = bench
+        .routed("learn", &["--layer", "router", "--policy", "router:broken", "--iterations", "2", "--retries", "0"]);
+    let output = bench.run(&words(&learn));
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(!bench.router_file("broken.json").exists() && !bench.router_file("broken.jsonl").exists());
+}
+
+#[test]
+fn routers_that_cannot_be_used_are_refused_before_anything_is_played() {
+    let Some(bench) = Bench::new("routers_that_cannot_be_used") else { return };
+    bench.route("two", TWO);
+    bench.route("ring", "[models.a]\nmodel = \"router:two\"\nprice = 1\n");
+    bench.route("odd", "[models.a]\nmodel = \"folower\"\nprice = 1\n");
+    let learn = |policy: &str| bench.routed("learn", &["--layer", "router", "--policy", policy, "--iterations", "1"]);
+    bench.refused(&words(&learn("follower")), &["--policy: names no router; where one learns, write \"router:NAME\""]);
+    bench.refused(&words(&learn("router:ring")), &["ring.toml: the model `a` is a router itself"]);
+    bench.refused(&words(&learn("router:odd")), &["`folower` is not a model", "did you mean `follower`?"]);
+    bench.refused(
+        &words(&learn("router:none")),
+        &["there is no router `none` for a policy; name its models in ", "none.toml"],
+    );
+    bench.refused(&words(&learn("router:../two")), &["there is no router `../two` for a policy"]);
+    let both = bench.routed("learn", &["--layer", "router", "--layer", "weights", "--policy", "router:two"]);
+    bench.refused(&words(&both), &["--policy: "]);
+    assert!(!bench.router_file("two.json").exists());
+}

@@ -1,14 +1,16 @@
 //! Opens models from texts: `follower`, `random`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`,
-//! `script:FILE`. All models of a run share one budget.
+//! `script:FILE`, `router:NAME`. All models of a run share one budget.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
+use crate::routers::{OpenRouter, router_name};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_gateway::ModelSource;
+use clawhost_learn::router::RewardRange;
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModel, ModelFolder, TokenCalls};
@@ -17,7 +19,7 @@ use clawhost_providers::{
     UpstreamConfig, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +46,8 @@ pub struct ModelSettings {
     pub timeout_seconds: u64,
     /// Number of retries after temporary failures.
     pub retries: u32,
+    /// The folder of routers. `None`: there are none.
+    pub routers: Option<PathBuf>,
 }
 
 impl Default for ModelSettings {
@@ -56,6 +60,7 @@ impl Default for ModelSettings {
             api_key_files: Vec::new(),
             timeout_seconds: MODEL_TIMEOUT_SECONDS,
             retries: RETRIES,
+            routers: None,
         }
     }
 }
@@ -339,6 +344,10 @@ impl ModelFactory {
     /// # Errors
     /// The text is not a model, or the model cannot be used.
     pub fn model(&self, spec: &str, events: &dyn EventSink) -> Result<Arc<dyn Llm>, AppError> {
+        if let Some(name) = router_name(spec) {
+            // Its models are metered.
+            return Ok(Arc::new(self.router(name, None, events)?.model()?));
+        }
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let model: Arc<dyn Llm> = match (dialect, kind) {
@@ -351,12 +360,25 @@ impl ModelFactory {
             (_, "local") if !rest.is_empty() => self.local(rest, 0, events)?,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
-                let known = ["follower", "random", "openai", "anthropic", "local", "script"];
+                let known = ["follower", "random", "openai", "anthropic", "local", "script", "router"];
                 let nearest = nearest(kind, known).filter(|name| *name != kind).map(str::to_owned);
                 return Err(RequestError::UnknownModel { spec: spec.to_owned(), nearest }.into());
             }
         };
         Ok(self.metered(model))
+    }
+
+    /// A router with its models. `rewards`: the range of rewards, if it has learned nothing yet.
+    ///
+    /// # Errors
+    /// There is no such router, or one of its models cannot be used.
+    pub(crate) fn router(
+        &self,
+        name: &str,
+        rewards: Option<RewardRange>,
+        events: &dyn EventSink,
+    ) -> Result<OpenRouter, AppError> {
+        OpenRouter::open(self.settings.routers.as_deref(), name, rewards, self, events)
     }
 
     /// A model for a gateway: requests of its dialect are forwarded, others are translated. Returns its name, too.
@@ -369,6 +391,10 @@ impl ModelFactory {
         options: &ServedOptions,
         events: &dyn EventSink,
     ) -> Result<(String, ModelSource), AppError> {
+        // The decisions of live sessions would not be recorded, so nothing could be learned from them.
+        if router_name(spec).is_some() {
+            return Err(RequestError::NotServed { spec: spec.to_owned() }.into());
+        }
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let Some(dialect) = dialect else {

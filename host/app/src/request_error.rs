@@ -18,7 +18,7 @@ pub enum RequestError {
     },
     /// A text that is not a model.
     #[error(
-        "`{spec}` is not a model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, or script:FILE{}",
+        "`{spec}` is not a model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, script:FILE, or router:NAME{}",
         did_you_mean(nearest.as_deref())
     )]
     UnknownModel {

@@ -266,6 +266,19 @@ impl Workspace {
         }
     }
 
+    /// Holds a router exclusively while it learns.
+    ///
+    /// # Errors
+    /// Another process learns it.
+    pub(crate) fn hold_router(&self, name: &str) -> Result<Box<dyn Lease>, AppError> {
+        // No playbook can have this name.
+        let subject = LeaseSubject::Playbook(format!("router:{name}"));
+        let busy = || RequestError::NoRouter {
+            why: format!("router {name} is being learned by another process; wait for it"),
+        };
+        Ok(self.lease(&subject, LeaseMode::Exclusive)?.ok_or_else(busy)?)
+    }
+
     /// Holds the playbook exclusively.
     ///
     /// # Errors

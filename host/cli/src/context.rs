@@ -3,6 +3,7 @@
 use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
 use crate::subprocess;
+use clawhost_app::routers::routers_folder;
 use clawhost_app::{ConfirmedEndpoints, TextHost};
 use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
@@ -85,6 +86,7 @@ impl Context {
             api_key_files: endpoint.api_key_file.clone(),
             timeout_seconds: endpoint.model_timeout.unwrap_or(usual.timeout_seconds),
             retries: endpoint.retries.unwrap_or(usual.retries),
+            routers: Some(routers_folder(&self.folder()?)),
         })
     }
 }

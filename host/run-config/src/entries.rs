@@ -131,6 +131,8 @@ impl RunSpec {
                         out.text(place, Some(Key::Policy), digest.to_string()).below(LAYERS);
                     }
                 }
+                // Everything that it depends on is in the identity of the policy.
+                LayerSpec::Router(_) => {}
             }
         }
     }

@@ -44,17 +44,20 @@ pub enum Layer {
     Harness,
     /// The weights of a local model.
     Weights,
+    /// A router between models.
+    Router,
 }
 
 impl Layer {
     /// All layers, in the order of a resolved run.
-    pub const ALL: [Self; 2] = [Self::Harness, Self::Weights];
+    pub const ALL: [Self; 3] = [Self::Harness, Self::Weights, Self::Router];
 
     /// Its name, as in `layer = "harness"`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Harness => "harness",
             Self::Weights => "weights",
+            Self::Router => "router",
         }
     }
 

@@ -114,7 +114,9 @@ impl<'a> Reader<'a> {
     fn layers(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
         let source = self.lines.source(key.span().start);
         let Some(tables) = value.get_ref().as_array() else {
-            let why = format!("tables of layers: {TABLES} on one line, layer = \"harness\" or \"weights\" below it");
+            let why = format!(
+                "tables of layers: {TABLES} on one line, layer = \"harness\", \"weights\" or \"router\" below it"
+            );
             self.problems.push(Problem::at(LEARN, Some(source), expected(&found(value.get_ref()), &why)));
             return;
         };

@@ -63,7 +63,7 @@ impl RunSpec {
     pub fn harness_mut(&mut self) -> Option<&mut HarnessSpec> {
         self.layers_mut().iter_mut().find_map(|layer| match layer {
             LayerSpec::Harness(harness) => Some(harness),
-            LayerSpec::Weights(_) => None,
+            _ => None,
         })
     }
 
@@ -76,8 +76,13 @@ impl RunSpec {
     pub fn weights_mut(&mut self) -> Option<&mut WeightsSpec> {
         self.layers_mut().iter_mut().find_map(|layer| match layer {
             LayerSpec::Weights(weights) => Some(weights),
-            LayerSpec::Harness(_) => None,
+            _ => None,
         })
+    }
+
+    /// Whether a router learns.
+    pub fn routes(&self) -> bool {
+        self.learn().is_some_and(|learn| learn.layers.iter().any(|layer| layer.layer() == Layer::Router))
     }
 
     fn layers_mut(&mut self) -> &mut [LayerSpec] {
@@ -92,7 +97,7 @@ impl RunSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySpec {
-    /// `follower`, `random`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR` or `script:FILE`.
+    /// `follower`, `random`, `openai:MODEL@URL`, `anthropic:MODEL@URL`, `local:DIR`, `script:FILE` or `router:NAME`.
     pub model: String,
     /// The identity of the model. The program sets it when the model is opened.
     #[serde(default)]
@@ -211,7 +216,7 @@ impl LearnSpec {
     pub fn harness(&self) -> Option<&HarnessSpec> {
         self.layers.iter().find_map(|layer| match layer {
             LayerSpec::Harness(harness) => Some(harness),
-            LayerSpec::Weights(_) => None,
+            _ => None,
         })
     }
 
@@ -219,7 +224,7 @@ impl LearnSpec {
     pub fn weights(&self) -> Option<&WeightsSpec> {
         self.layers.iter().find_map(|layer| match layer {
             LayerSpec::Weights(weights) => Some(weights),
-            LayerSpec::Harness(_) => None,
+            _ => None,
         })
     }
 }
@@ -232,6 +237,8 @@ pub enum LayerSpec {
     Harness(HarnessSpec),
     /// The weights of a local model.
     Weights(WeightsSpec),
+    /// The router that the policy names.
+    Router(RouterSpec),
 }
 
 impl LayerSpec {
@@ -240,9 +247,15 @@ impl LayerSpec {
         match self {
             Self::Harness(_) => Layer::Harness,
             Self::Weights(_) => Layer::Weights,
+            Self::Router(_) => Layer::Router,
         }
     }
 }
+
+/// The settings of the router layer. Models, prices and the weight of cost are in the router's own file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterSpec {}
 
 /// The settings of the harness layer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

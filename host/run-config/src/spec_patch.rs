@@ -113,6 +113,7 @@ impl Setter {
             match layer {
                 LayerSpec::Harness(harness) => self.harness(harness),
                 LayerSpec::Weights(weights) => self.weights(weights),
+                LayerSpec::Router(_) => {}
             }
         }
     }

@@ -78,7 +78,7 @@ fn problems_of_flags_show_flag_names_and_problems_of_files_show_lines() {
     let shown: Vec<String> =
         problems.iter().map(|problem| format!("{}: {}", problem.label, problem.render(flag_name))).collect();
     let expected = [
-        "[[learn]]: found the text \"weight\"; expected a layer: harness, weights; did you mean `weights`?",
+        "[[learn]]: found the text \"weight\"; expected a layer: harness, weights, router; did you mean `weights`?",
         "[[learn]] weights, adapter_rank: found 0; expected a whole number from 1 to 1024",
         "plugin: missing; name the environment, as in \"env_shop.wasm\"",
         "max_cost: needs --price; without one no cost is known",

@@ -129,11 +129,18 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
     (patch(sound, keys, HERE), must).prop_map(move |(mut patch, (plugin, rewards, reflectors, half, groups))| {
         let layers = patch.layers().map(|(layers, _)| layers.clone()).unwrap_or_default();
         let layers = if verb == Verb::Learn && layers.is_empty() { vec!["harness".to_owned()] } else { layers };
+        let learns = |layer: &str| layers.iter().any(|one| one == layer);
+        // Weights learn in a local model, a router between models.
+        let layers: Vec<String> = match learns("weights") {
+            true => layers.iter().filter(|layer| *layer != "router").cloned().collect(),
+            false => layers.clone(),
+        };
+        let routes = layers.iter().any(|layer| layer == "router");
         let (group, episodes) = (2 * half, 2 * half * groups);
         let mut set = |key, value| patch.set(key, value, HERE);
         set(Key::Plugin, plugin);
         set(Key::Rewards, rewards);
-        set(Key::Policy, Value::Text("local:dir".to_owned()));
+        set(Key::Policy, Value::Text(if routes { "router:r" } else { "local:dir" }.to_owned()));
         if verb != Verb::Evaluate {
             set(Key::Group, Value::Whole(group));
             set(Key::Episodes, Value::Whole(episodes));
@@ -161,7 +168,7 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::Kl, has_some),
             (Key::BranchAt, branch),
             (Key::TopP, layers.iter().any(|layer| layer == "weights")),
-            (Key::From, layers.iter().any(|layer| layer == "weights")),
+            (Key::From, routes || layers.iter().any(|layer| layer == "weights")),
         ];
         for (key, _) in out.into_iter().filter(|(_, is_out)| *is_out) {
             patch.remove(key);

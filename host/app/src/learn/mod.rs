@@ -8,6 +8,7 @@ mod journal;
 mod pace;
 mod readings;
 mod recorder;
+mod router;
 mod tensorboard;
 mod weights;
 
@@ -17,6 +18,7 @@ pub use pace::{Known, Pace};
 use crate::events::{Event, EventSink, Warning, Watch};
 use crate::playbooks::Beginning;
 use crate::resume::{self, Begun, Start};
+use crate::routers::RouterResult;
 use crate::run::{Clocked, serve_playbook};
 use crate::runs::find_run;
 use crate::session::Session;
@@ -33,6 +35,7 @@ use clawhost_run_config::{Key, LearnSpec, RunSpec, Work};
 use readings::FirstReadings;
 use recorder::{COMPLETIONS, METRICS, Recorder};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weights::LearningModel;
 
 /// The folder inside a data folder for the output of weights, by default.
@@ -46,6 +49,8 @@ struct Prepared<'a> {
     model: Option<LearningModel>,
     /// The playbook that is learned.
     playbook: Option<String>,
+    /// Takes the result of the router that is learned.
+    routed: Option<Arc<RouterResult>>,
 }
 
 /// Loads everything that a learning run needs. Layers that act in one state at a time come first.
@@ -73,6 +78,12 @@ async fn prepare<'a>(
             play.rewards = vec![ScoringRule::new(finished_reward(), Vec::new())];
         }
     }
+    let router = match session.spec.routes() {
+        true => Some(router::stage(&session, events)?),
+        false => None,
+    };
+    let (router, routed) = router.unzip();
+    stages.extend(router.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
     let playbook = match session.spec.harness() {
         Some(_) => {
             let name = session.playbook_name();
@@ -104,7 +115,7 @@ async fn prepare<'a>(
         }
     };
     let ports = LearnPorts { play, learning: workspace.store(), stages, source };
-    Ok(Prepared { session, plan, ports, model, playbook })
+    Ok(Prepared { session, plan, ports, model, playbook, routed })
 }
 
 /// The decided episodes of a recorded run, as they are now.
@@ -165,7 +176,7 @@ fn pool(
 /// # Errors
 /// As [`learn`], for everything that is loaded.
 pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
-    let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
+    let Prepared { session, plan, ports, model, playbook, .. } = prepare(workspace, spec, events).await?;
     let mut budget = None;
     if let Some(name) = &playbook {
         let beginning = Beginning::of(workspace.reader()?.as_ref(), name, None)?;
@@ -201,10 +212,13 @@ pub async fn learn(
     cancel: &Cancel,
     events: &dyn EventSink,
 ) -> Result<Learned, AppError> {
-    let Prepared { session, plan, ports, model, playbook } = prepare(workspace, spec, events).await?;
+    let Prepared { session, plan, ports, model, playbook, routed } = prepare(workspace, spec, events).await?;
     let digest = learn_digest(&plan, &ports)?;
     // Two runs that learn one playbook would overwrite each other's evidence.
     let _playbook_lease = playbook.as_ref().map(|name| workspace.hold_playbook(name)).transpose()?;
+    // And so would two runs that learn one router.
+    let router = session.spec.routes().then(|| router::named(&session)).transpose()?;
+    let _router_lease = router.map(|name| workspace.hold_router(&name)).transpose()?;
     let readings = FirstReadings::new(events, &ports.play.rewards);
     let events: &dyn EventSink = &readings;
     let Begun { run, lease, is_resumed } =
@@ -256,6 +270,10 @@ pub async fn learn(
     if let Some(answers) = session.models.only_idle_answers() {
         let policy = session.spec.policy.model.clone();
         events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
+    }
+    if let Some(routed) = routed.filter(|_| report.stopped.is_none()) {
+        // Before the run counts as complete: it is resumed if this fails.
+        routed.write()?;
     }
     finish(&report, lease);
     let timing = clocked.timing(&session);

@@ -1,12 +1,13 @@
 //! The files of a router: its state as one JSON document, and its decisions as JSON lines beside it.
 
 use crate::{AppError, RequestError, small_files};
-use clawhost_core::escaped;
+use clawhost_core::{Digest, escaped};
 use clawhost_learn::router::{DECISION_FORMAT, Logged, Router};
 use clawhost_learn::{Layer as _, LearnError};
 use clawhost_run_config::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +19,10 @@ const FOLDER: &str = "routers";
 const STATE: &str = "json";
 /// Extension of a log.
 const LOG: &str = "jsonl";
-/// Largest log in bytes: some 60,000 decisions. A replay holds all of them in memory.
-const LOG_BYTES: u64 = 128 << 20;
+/// Decisions that the log of a router keeps, the latest ones: far more than any evaluation needs.
+const KEPT: usize = 50_000;
+/// Largest log in bytes: above that of a full one with the largest table. A replay holds all of it in memory.
+const LOG_BYTES: u64 = 256 << 20;
 /// Longest name of a router: it is part of a file name.
 const NAME_BYTES: usize = 128;
 /// Longest part of a name that a message repeats, in bytes.
@@ -64,7 +67,8 @@ fn is_path(named: &str) -> bool {
     named.contains(std::path::is_separator) || Path::new(named).extension().is_some_and(|ending| ending == STATE)
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a text can be the name of a router.
+pub(super) fn is_name(name: &str) -> bool {
     let fits = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one);
     !name.is_empty() && name.len() <= NAME_BYTES && name.chars().all(fits) && !name.starts_with('.')
 }
@@ -117,12 +121,41 @@ fn listed(names: &[String]) -> String {
 }
 
 /// The router of a file; `None` if there is no file.
-fn read_state(path: &Path) -> Result<Option<StoredRouter>, AppError> {
+pub(super) fn read_state(path: &Path) -> Result<Option<StoredRouter>, AppError> {
     let document = small_files::read(path, FORMAT, |document: &Document| document.format)?;
     let Some(document) = document else { return Ok(None) };
     let router = Router::from_state(document.router.get().as_bytes()).map_err(|error| unusable(path, error))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Some(StoredRouter { name, path: path.to_owned(), router }))
+}
+
+/// A file of a router in a folder of routers.
+pub(super) fn router_file(folder: &Path, name: &str, ending: &str) -> PathBuf {
+    folder.join(format!("{name}.{ending}"))
+}
+
+/// Replaces the state of a router, keeps the former one beside it under its version, and adds to its log. Decisions that are in the log
+/// are not added again: a run that ended in the middle of this is resumed.
+///
+/// # Errors
+/// They cannot be read or written.
+pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &[Logged]) -> Result<(), AppError> {
+    let log_path = router_file(folder, name, LOG);
+    let mut log = if log_path.exists() { read_decisions(&log_path)? } else { Vec::new() };
+    let known: BTreeSet<(String, Digest)> = log.iter().map(decided).collect();
+    log.extend(added.iter().filter(|logged| !known.contains(&decided(logged))).cloned());
+    log.drain(..log.len().saturating_sub(KEPT));
+    let path = router_file(folder, name, STATE);
+    if let Some(former) = read_state(&path)?.filter(|former| former.router.version() != router.version()) {
+        let kept = router_file(folder, name, &format!("v{}.state", former.router.version()));
+        std::fs::copy(&path, &kept).map_err(|error| unusable(&kept, error))?;
+    }
+    write_router(folder, name, router, &log).map(|_| ())
+}
+
+/// What a decision is known by: its session, and the state that decided.
+fn decided(logged: &Logged) -> (String, Digest) {
+    (logged.decision.session.clone(), logged.decision.parameters)
 }
 
 /// Writes a router with its log into a folder; files of this name are replaced. Returns the paths of state and log.
@@ -220,6 +253,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_run_learned_is_added_once_and_the_former_state_stays() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = data.path();
+        let Simulation { mut router, log, .. } = world();
+        let (first, rest) = log.split_at(12);
+        std::fs::create_dir_all(folder).unwrap();
+        add_to_router(folder, "r", &router, first).unwrap();
+        let (version, digest) = (router.version(), router.digest());
+        router.learn(&rest[..1]).unwrap();
+        for _ in 0..2 {
+            add_to_router(folder, "r", &router, rest).unwrap();
+        }
+        assert_eq!(read_decisions(&router_file(folder, "r", LOG)).unwrap(), log);
+        let read = |ending: &str| read_state(&router_file(folder, "r", ending)).unwrap().unwrap().router.digest();
+        assert_eq!((read(STATE), read(&format!("v{version}.state"))), (router.digest(), digest));
+    }
+
+    #[test]
     fn a_router_that_is_not_there_is_named_with_those_that_are() {
         let data = tempfile::tempdir().unwrap();
         let refused = |named: Option<&str>| read_router(data.path(), named).unwrap_err().to_string();
@@ -244,29 +295,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.jsonl");
         let good = serde_json::to_string(&world().log[0]).unwrap();
-        let check = |change: fn(&str) -> String, expect: &str| {
+        let check = |change: &dyn Fn(&str) -> String, expect: &str| {
             std::fs::write(&path, format!("{good}\n\n{}\n", change(&good))).unwrap();
             let error = read_decisions(&path).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{}: line 3: ", path.display())), "{error}");
             assert!(error.contains(expect), "{error}");
         };
         check(
-            |good| good.replacen("\"format\":1", "\"format\":2", 1),
+            &|good| good.replacen("\"format\":1", "\"format\":2", 1),
             "a decision of format 2; this version reads format 1",
         );
-        check(|_| r#"{"decision":{"format":7,"who":"else"}}"#.to_owned(), "a decision of format 7");
+        check(&|_| r#"{"decision":{"format":7,"who":"else"}}"#.to_owned(), "a decision of format 7");
         let first = |good: &str, value: &str| {
             let at = good.find("\"characters\",").unwrap() + "\"characters\",".len();
             let end = at + good[at..].find(']').unwrap();
             format!("{}{value}{}", &good[..at], &good[end..])
         };
         let null = |good: &str| -> String { first(good, "null") };
-        check(null, "feature characters is NaN");
-        check(|good| first(good, "NaN"), "feature characters is NaN");
-        check(|good| first(good, "1e300"), "feature characters is 1000");
-        check(|good| good.replacen("\"propensity\":", "\"propensity\":3", 1), "do not add up to 1");
-        check(|_| "no JSON".to_owned(), "expected");
-        check(|good| good[..good.len() / 2].to_owned(), "EOF");
+        check(&null, "feature characters is NaN");
+        check(&|good| first(good, "NaN"), "feature characters is NaN");
+        check(&|good| first(good, "1e300"), "feature characters is 1000");
+        check(&|good| good.replacen("\"propensity\":", "\"propensity\":3", 1), "do not add up to 1");
+        check(&|_| "no JSON".to_owned(), "expected");
+        check(&|good| good[..good.len() / 2].to_owned(), "EOF");
         std::fs::write(&path, format!("{good}\n")).unwrap();
         assert_eq!(read_decisions(&path).unwrap().len(), 1);
         let missing = read_decisions(&folder.path().join("missing")).unwrap_err();

@@ -63,7 +63,7 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Play an environment with a policy, score it with rewards, and record every episode
     Run(Box<RunArgs>),
-    /// Learn from episodes: a playbook of lessons, the weights of a local model, or both
+    /// Learn from episodes: a playbook of lessons, the weights of a local model, a router between models, or several
     Learn(Box<LearnArgs>),
     /// Evaluate a playbook on the test split, pair by pair, against no playbook or an older version
     Eval(Box<EvalArgs>),

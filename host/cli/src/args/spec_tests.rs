@@ -189,7 +189,7 @@ fn all_problems_are_reported_at_once_by_flag_and_by_line() {
     let text = why(&["run", "a.toml"], Some("plugin = \"e.wasm\"\nsed = 3\n"));
     assert!(text.starts_with("a.toml, line 2: sed") && text.contains("did you mean `seed`?"), "{text}");
     let text = why(&["learn", "env.wasm"], None);
-    assert!(text.contains("--layer: names no layer; known: harness, weights"), "{text}");
+    assert!(text.contains("--layer: names no layer; known: harness, weights, router"), "{text}");
     let text = why(&["run", "env.wasm", "--iterations", "3"], None);
     assert_eq!(text, "--iterations: belongs to learning; this run is for playing");
     let text = why(&["run", "env.wasm", "--episodes", "-1"], None);

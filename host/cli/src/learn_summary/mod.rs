@@ -70,7 +70,8 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
         harness::cost(&mut out, learned)?;
     }
     test(&mut out, learned)?;
-    let changed = learned.weights.as_ref().and_then(model::changed);
+    let routed = (spec.routes() && report.learned > 0).then_some("the router");
+    let changed = learned.weights.as_ref().and_then(model::changed).or(routed);
     match &report.stopped {
         None => {
             writeln!(out, "verdict     {}", verdict(report, changed))?;
@@ -92,6 +93,10 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     if let Some(harness) = report.harness() {
         writeln!(out, "playbook    {}: see `clawhost playbook show {}`", harness.name, harness.name)?;
     }
+    if let Some(router) = spec.policy.model.strip_prefix("router:").filter(|_| spec.routes()) {
+        let router = escaped(router, 200);
+        writeln!(out, "router      {router}: see `clawhost router show {router}`")?;
+    }
     if let Some(weights) = &learned.weights {
         model::files(&mut out, weights, report, play)?;
     }
@@ -105,11 +110,17 @@ fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()>
         Some(number) => format!("with version {number} of the playbook, as the run began"),
         None => "without a playbook".to_owned(),
     };
+    let routes = learned.spec.routes();
     let (before, after) = match (learned.report.harness().is_some(), learned.weights.is_some()) {
         (true, true) => (
             format!("{began}, and with the weights of before the first reward"),
             "with the playbook and the weights as they are now",
         ),
+        (true, false) if routes => (
+            format!("{began}, and with the router of before the first reward"),
+            "with the playbook and the router as they are now",
+        ),
+        (false, false) if routes => ("with the router of before the first reward".to_owned(), "with that of now"),
         (true, false) => (began, "with the playbook as it is now"),
         (false, _) => ("with the weights of before the first reward".to_owned(), "with those of now"),
     };

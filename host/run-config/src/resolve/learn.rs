@@ -1,8 +1,10 @@
 //! The settings of learning and of the harness layer, with the rules between these options.
 
 use super::{Resolver, preset_text, small};
-use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec};
+use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec};
 
+/// What the text of a policy begins with that a router chooses.
+const ROUTER: &str = "router:";
 /// Options whose values follow from a budget.
 pub(crate) const DIVIDED: [Key; 6] =
     [Key::Iterations, Key::Episodes, Key::Group, Key::GateEvery, Key::GatePairs, Key::ReflectEvery];
@@ -12,11 +14,16 @@ impl Resolver<'_> {
         let layers = self.layers.clone().into_iter().map(|layer| match layer {
             Layer::Harness => LayerSpec::Harness(self.harness()),
             Layer::Weights => LayerSpec::Weights(self.weights()),
+            Layer::Router => LayerSpec::Router(self.router()),
         });
         let layers = layers.collect();
         let from = self.text(Key::From).map(str::to_owned);
         if from.is_some() && self.layers.contains(&Layer::Weights) {
             let why = "is for the harness: weights learn from answers that the model of now gave, token by token";
+            self.refuse(Key::From, [why.into()]);
+        }
+        if from.is_some() && self.layers.contains(&Layer::Router) {
+            let why = "is for the harness: a router learns from decisions that it makes as it is now";
             self.refuse(Key::From, [why.into()]);
         }
         LearnSpec {
@@ -25,6 +32,16 @@ impl Resolver<'_> {
             test_pairs: self.whole_or(Key::TestPairs, 0),
             layers,
         }
+    }
+
+    fn router(&mut self) -> RouterSpec {
+        if self.is_without_rewards() {
+            self.refuse(Key::Rewards, ["missing; no decision of a router is measured without a reward".into()]);
+        }
+        if !self.text(Key::Policy).is_some_and(|policy| policy.starts_with(ROUTER)) {
+            self.refuse(Key::Policy, ["names no router; where one learns, write \"router:NAME\"".into()]);
+        }
+        RouterSpec {}
     }
 
     fn harness(&mut self) -> HarnessSpec {

@@ -1,0 +1,159 @@
+//! `routers/NAME.toml`: the models that a router chooses from, with their prices.
+
+use crate::{AppError, RequestError};
+use clawhost_learn::LearnError;
+use clawhost_learn::router::{CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Largest size in bytes: far above that of the largest table.
+const BYTES: u64 = 1 << 18;
+/// Default weight of cost: a reward of 0.1 is given up to save a typical request at the median price.
+pub const ROUTER_COST_WEIGHT: f64 = 0.1;
+/// Default tokens of a typical episode, before anything is known about it.
+pub const ROUTER_TYPICAL_TOKENS: f64 = 5_000.0;
+/// Tokens of a unit of use: prices are per million tokens.
+const UNIT: f64 = 1e6;
+
+/// What a router chooses from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterFile {
+    /// The model that gets most requests until enough is learned. `None`: the dearest.
+    pub incumbent: Option<String>,
+    /// Reward that a typical request at the median price is worth.
+    #[serde(default = "usual_weight")]
+    pub cost_weight: f64,
+    /// Tokens of a typical episode. It matters until a model is tried.
+    #[serde(default = "usual_tokens")]
+    pub typical_tokens: f64,
+    /// The models by name.
+    pub models: BTreeMap<String, RoutedSection>,
+}
+
+/// A model of a router.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutedSection {
+    /// The model: a text as that of a policy.
+    pub model: String,
+    /// Price of a million tokens, in any currency, the same for all models.
+    pub price: f64,
+    /// The model that may take over when this one has failed.
+    pub then: Option<String>,
+}
+
+fn usual_weight() -> f64 {
+    ROUTER_COST_WEIGHT
+}
+
+fn usual_tokens() -> f64 {
+    ROUTER_TYPICAL_TOKENS
+}
+
+impl RouterFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, has unknown keys or a value out of range.
+    pub fn read(path: &Path) -> Result<Self, AppError> {
+        let unusable = |why: String| RequestError::File { path: path.display().to_string(), why };
+        let text = clawhost_files::read_text(path, BYTES).map_err(|error| unusable(error.to_string()))?;
+        let file: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        let weight = file.cost_weight;
+        if !weight.is_finite() || weight < 0.0 {
+            return Err(unusable(format!("cost_weight is {weight}; it is finite and at least 0")).into());
+        }
+        let tokens = file.typical_tokens;
+        if !tokens.is_finite() || tokens < 1.0 {
+            return Err(unusable(format!("typical_tokens is {tokens}; it is finite and at least 1")).into());
+        }
+        file.table().and_then(|table| file.incumbent(&table)).map_err(|error| unusable(error.to_string()))?;
+        Ok(file)
+    }
+
+    fn table(&self) -> Result<Table, LearnError> {
+        let mut table = Table::new(self.models.iter().map(|(name, model)| (name.clone(), model.price)))?;
+        for (name, model) in &self.models {
+            if let Some(then) = &model.then {
+                table = table.with_escalation(name, then)?;
+            }
+        }
+        Ok(table)
+    }
+
+    fn incumbent(&self, table: &Table) -> Result<Fixed, LearnError> {
+        let dearest = || self.models.iter().max_by(|(_, one), (_, other)| one.price.total_cmp(&other.price));
+        let named = self.incumbent.clone().or_else(|| dearest().map(|(name, _)| name.clone())).unwrap_or_default();
+        let incumbent = Fixed::Model(named);
+        incumbent.model(&Features::default(), table)?;
+        Ok(incumbent)
+    }
+
+    /// The router with these models: a new one, or one that has learned, with what changed in the file since then. `rewards`: the range of
+    /// rewards of a new one.
+    ///
+    /// # Errors
+    /// A value out of range.
+    pub fn router(&self, learned: Option<Router>, rewards: RewardRange) -> Result<Router, AppError> {
+        let table = self.table()?;
+        let (incumbent, cost_weight) = (self.incumbent(&table)?, CostWeight::Fixed(self.cost_weight));
+        if let Some(mut router) = learned {
+            router.reconfigure(table, incumbent, cost_weight)?;
+            return Ok(router);
+        }
+        let usual = RouterSettings::new(&table, incumbent, cost_weight);
+        let typical_units = self.typical_tokens / UNIT;
+        let settings =
+            RouterSettings { typical_units, reference_cost: usual.reference_cost * typical_units, rewards, ..usual };
+        Ok(Router::new(settings, table, Features::names_of_requests())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: RewardRange = RewardRange { low: 0.0, high: 1.0 };
+
+    fn read(text: &str) -> Result<RouterFile, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.toml");
+        std::fs::write(&path, text).unwrap();
+        RouterFile::read(&path).map_err(|error| error.to_string())
+    }
+
+    const GOOD: &str =
+        "[models.a]\nmodel = \"follower\"\nprice = 1\nthen = \"b\"\n[models.b]\nmodel = \"random\"\nprice = 3\n";
+
+    #[test]
+    fn a_file_names_models_prices_and_escalations() {
+        let router = read(GOOD).unwrap().router(None, RANGE).unwrap();
+        let actions: Vec<String> = router.table().actions().iter().map(ToString::to_string).collect();
+        assert_eq!(actions, ["a", "b", "a > b"]);
+        assert_eq!(router.settings().incumbent, Fixed::Model("b".into()), "the dearest");
+        assert_eq!((router.settings().reference_cost, router.cost_weight()), (0.01, ROUTER_COST_WEIGHT));
+        let other = read(&format!("incumbent = \"a\"\ncost_weight = 0.5\n{GOOD}")).unwrap();
+        let changed = other.router(Some(router.clone()), RANGE).unwrap();
+        assert_eq!((changed.version(), changed.cost_weight()), (router.version() + 1, 0.5));
+        let same = read(GOOD).unwrap().router(Some(router.clone()), RANGE).unwrap();
+        assert_eq!(same.version(), router.version());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_refused_by_name() {
+        let check = |text: &str, expect: &str| {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("r.toml: ") && error.contains(expect), "{error}");
+        };
+        check("", "missing field `models`");
+        check("[models]", "there is no model to choose from");
+        check(&format!("weight = 1\n{GOOD}"), "unknown field `weight`");
+        check(&format!("cost_weight = -1\n{GOOD}"), "cost_weight is -1");
+        check(&format!("typical_tokens = nan\n{GOOD}"), "typical_tokens is NaN");
+        check(&format!("incumbent = \"c\"\n{GOOD}"), "there is no model c in the table of models; there is a, b");
+        check(&GOOD.replace("\"b\"", "\"c\""), "there is no model c in the table of models");
+        check(&GOOD.replace("price = 1", "price = -1"), "the price of a is -1");
+    }
+}
