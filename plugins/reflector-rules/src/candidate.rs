@@ -32,6 +32,11 @@ impl Candidate {
         format!("when {}: {}", self.when(), self.deed)
     }
 
+    /// The fact of its first condition.
+    pub(crate) fn fact(&self) -> &str {
+        self.conditions.first().map_or("", |condition| &condition.fact)
+    }
+
     fn when(&self) -> String {
         let conditions: Vec<String> = self.conditions.iter().map(Condition::to_string).collect();
         conditions.join(" and ")

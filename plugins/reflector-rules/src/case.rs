@@ -28,7 +28,7 @@ pub(crate) struct Case {
 }
 
 /// Values that mean that a fact is not known yet: no condition for a decision.
-fn is_open(value: &str) -> bool {
+pub(crate) fn is_open(value: &str) -> bool {
     value.starts_with("not ") || ["", "unknown", "hidden", "?", "-"].contains(&value)
 }
 

@@ -9,7 +9,7 @@
 use crate::candidate::{Candidate, subsets};
 use crate::case::{Case, kind};
 use clawhost_sdk::review::Condition;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A rule must make at least this many more decisions right than wrong. With fewer, chance suffices.
 const LEAST_GAIN: i64 = 3;
@@ -169,6 +169,6 @@ pub(crate) fn count(cases: &[Case], known: &[(Vec<Condition>, String)], facts: u
 }
 
 /// Whether these episodes are about more than one task.
-pub(crate) fn has_many_tasks(tasks: impl Iterator<Item = String>) -> bool {
-    tasks.collect::<BTreeSet<_>>().len() > 1
+pub(crate) fn has_many_tasks(mut tasks: impl Iterator<Item = String>) -> bool {
+    tasks.next().is_some_and(|first| tasks.any(|task| task != first))
 }

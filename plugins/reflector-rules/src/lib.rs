@@ -27,6 +27,14 @@
 //! Given episodes of more than one task, it counts: see [`counting`]. It then proposes all rules that hold over these episodes, successes
 //! included, in the order in which they should stand, and retires entries of the running bundle that do not hold any more.
 //!
+//! # Without reviews
+//!
+//! If episodes of many tasks have no reviews, conditions are learned from what differs between right and wrong decisions. Every turn is a decision
+//! ([`reading`]): facts that were known, the action, and how good it was. The option `signal` names the signal that says so, after each turn
+//! or at the end; texts that name one other action are hints, and suffice alone. Rules are chosen on one half of the tasks and counted on the
+//! other ([`covering`]), by the rewards of decisions with and without the action where the conditions hold. Actions that show a
+//! fact are proposed beside the rules that need it, and other actions are tried where everything fails ([`exploring`]).
+//!
 //! # Sections
 //!
 //! With `write=section` it proposes one change: the section named `section` with one more line. The line is drawn from
@@ -42,13 +50,20 @@
 mod candidate;
 mod case;
 mod counting;
+mod covering;
+mod deeds;
+mod exploring;
+mod learning;
 mod opening;
 mod placebo;
+mod reading;
+mod table;
 
 use candidate::Candidate;
 use clawhost_sdk::review::{Condition, is_hidden};
 use clawhost_sdk::{
-    Context, Entry, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, ToolSpec, export_reflector, log,
+    Context, Entry, Group, OptionSpec, Playbook, Proposal, Random, Reflector, Result, Review, ToolSpec,
+    export_reflector, log,
 };
 use std::collections::BTreeSet;
 
@@ -62,6 +77,9 @@ const FACTS: std::ops::RangeInclusive<usize> = 1..=2;
 const DEFAULT_MOST: usize = 16;
 /// Largest number of proposals that the host accepts from one call.
 const MOST: std::ops::RangeInclusive<usize> = 1..=64;
+/// Episodes that are asked what is the same in all of an environment: which tools there are, and whether there are reviews. Every question is
+/// a call to the host, and their number is limited.
+const SAMPLE: usize = 64;
 const DEFAULT_SECTION: &str = "rules";
 /// Longest name of a section in bytes, as in the host.
 const LONGEST_SECTION_NAME: usize = 128;
@@ -87,6 +105,7 @@ struct Settings {
     most: usize,
     mode: Mode,
     write: Write,
+    signal: String,
 }
 
 impl Settings {
@@ -111,7 +130,8 @@ impl Settings {
             "section" => Write::Section(section.to_owned()),
             other => return Err(format!("write={other} is neither entries nor section").into()),
         };
-        Ok(Self { facts, most, mode, write })
+        let signal = context.option("signal").unwrap_or_default().to_owned();
+        Ok(Self { facts, most, mode, write, signal })
     }
 }
 
@@ -127,10 +147,10 @@ fn known(playbook: &Playbook) -> BTreeSet<String> {
     entries.chain(sections).flat_map(|text| text.lines()).map(plain).collect()
 }
 
-/// The available tools of all episodes.
+/// The available tools of the first episodes.
 fn tools(group: &Group) -> Vec<ToolSpec> {
     let mut names = BTreeSet::new();
-    let all = group.episodes().iter().flat_map(clawhost_sdk::Episode::tools);
+    let all = group.episodes().iter().take(SAMPLE).flat_map(clawhost_sdk::Episode::tools);
     all.filter(|tool| names.insert(tool.name.clone())).collect()
 }
 
@@ -161,29 +181,36 @@ fn rule(line: &str) -> Option<(Vec<Condition>, String)> {
     Some((conditions?, deed))
 }
 
-/// All rules that these episodes of many tasks support, in the order in which they should stand; and what leaves the bundle.
-fn bundle(
+/// The rules, the number of those that were compared, and the number of decisions. Reviews say most; without one, the signal or the texts
+/// say how good decisions were.
+fn counted(
     group: &Group,
-    playbook: &Playbook,
-    (facts, most): (usize, usize),
-    mode: Mode,
+    known: &[(Vec<Condition>, String)],
+    settings: &Settings,
     random: &mut Random,
-) -> Vec<Proposal> {
-    if mode == Mode::Silent {
-        return Vec::new();
+) -> (Vec<Candidate>, usize, usize) {
+    let Settings { facts, most, signal, .. } = settings;
+    if group.episodes().iter().take(SAMPLE).all(|episode| Review::at_the_end(episode).is_empty()) {
+        let limits = learning::Limits { facts: *facts, most: *most };
+        let learned = learning::learn(group.episodes(), &tools(group), known, signal, limits, random);
+        return learned.map_or((Vec::new(), 0, 0), |found| (found.rules, found.hypotheses, found.decisions));
     }
     let cases: Vec<case::Case> = group.episodes().iter().flat_map(case::cases).collect();
+    let found = counting::count(&cases, known, *facts, *most);
+    (found.rules, found.hypotheses, cases.len())
+}
+
+/// All rules that these episodes of many tasks support, in the order in which they should stand; and what leaves the bundle.
+fn bundle(group: &Group, playbook: &Playbook, settings: &Settings, random: &mut Random) -> Vec<Proposal> {
+    if settings.mode == Mode::Silent {
+        return Vec::new();
+    }
     let known: Vec<(Vec<Condition>, String)> = playbook.entries.iter().filter_map(|entry| rule(&entry.text)).collect();
-    let found = counting::count(&cases, &known, facts, most);
-    log::info(&format!(
-        "{} rules of {} that feedback stated, counted in {} cases",
-        found.rules.len(),
-        found.hypotheses,
-        cases.len()
-    ));
-    let mut rules = match mode {
-        Mode::Shuffled => placebo::shuffled(&found.rules, &tools(group), random),
-        Mode::Rules | Mode::Silent => found.rules,
+    let (rules, hypotheses, cases) = counted(group, &known, settings, random);
+    log::info(&format!("{} rules of {hypotheses} that were compared, counted in {cases} decisions", rules.len()));
+    let mut rules = match settings.mode {
+        Mode::Shuffled => placebo::shuffled(&rules, &tools(group), random),
+        Mode::Rules | Mode::Silent => rules,
     };
     rules.truncate(*MOST.end() / 2);
     let texts: BTreeSet<String> = rules.iter().map(|rule| plain(&rule.text())).collect();
@@ -207,6 +234,11 @@ impl Reflector for Rules {
             OptionSpec::new("most", "16", "most proposals at a time, 1 to 64"),
             OptionSpec::new("write", "entries", "what is proposed: new entries, or a section with one more line"),
             OptionSpec::new("section", DEFAULT_SECTION, "which section, with write=section"),
+            OptionSpec::new(
+                "signal",
+                "",
+                "for environments without reviews: the signal that says how good an episode was, more is better",
+            ),
             OptionSpec::new("mode", "rules", "rules, or a placebo for control arms: silent or shuffled"),
         ]
     }
@@ -216,12 +248,15 @@ impl Reflector for Rules {
     }
 
     fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
-        let Settings { facts, most, mode, write } = Settings::of(context)?;
+        let settings = Settings::of(context)?;
         let mut random = Random::new(context.seed);
         let tasks = group.episodes().iter().map(|episode| episode.task().id);
-        if matches!(write, Write::Entries) && counting::has_many_tasks(tasks) {
-            return Ok(bundle(group, playbook, (facts, most), mode, &mut random));
+        if matches!(settings.write, Write::Entries) && counting::has_many_tasks(tasks) {
+            // The host gives every call of a run the same seed.
+            let mut random = Random::new(context.seed ^ Random::new(group.episodes().len() as u64).next_u64());
+            return Ok(bundle(group, playbook, &settings, &mut random));
         }
+        let Settings { facts, most, mode, write, .. } = settings;
         let candidates = match mode {
             Mode::Silent => return Ok(Vec::new()),
             Mode::Rules => candidate::gather(group, facts),
@@ -246,5 +281,9 @@ export_reflector!(Rules);
 
 #[cfg(test)]
 mod counting_tests;
+#[cfg(test)]
+mod learning_tests;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
