@@ -3,7 +3,7 @@
 use super::hidden_rules::Hidden;
 use super::*;
 
-const CAVE: Hidden = Hidden { guest: "env_cave", world: "world", options: "", signal: "score" };
+const CAVE: Hidden = Hidden { guest: "env_cave", world: "world", options: "", signal: "score", read: "score" };
 
 #[test]
 fn a_text_game_is_known_from_its_handbook_alone_and_equal_everywhere() {

@@ -3,7 +3,7 @@
 use super::hidden_rules::Hidden;
 use super::*;
 
-const CLEAN: Hidden = Hidden { guest: "env_clean", world: "house", options: "", signal: "share" };
+const CLEAN: Hidden = Hidden { guest: "env_clean", world: "house", options: "", signal: "share", read: "share" };
 const HINTED: Hidden = Hidden { options: "&hints=on", ..CLEAN };
 
 #[test]

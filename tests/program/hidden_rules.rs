@@ -12,6 +12,8 @@ pub(crate) struct Hidden {
     pub(crate) options: &'static str,
     /// The signal that is the reward.
     pub(crate) signal: &'static str,
+    /// The signal that the reflector reads. Empty: it reads the reward.
+    pub(crate) read: &'static str,
 }
 
 impl Hidden {
@@ -25,7 +27,7 @@ impl Hidden {
 
     /// The words of a learning run.
     pub(crate) fn learn(&self, bench: &Bench, world: u64, budget: u64, mode: &str) -> Vec<String> {
-        let reflector = format!("{}?signal={}&mode={mode}", bench.guest("reflector_rules"), self.signal);
+        let reflector = format!("{}?signal={}&mode={mode}", bench.guest("reflector_rules"), self.read);
         let (plugin, reward) = (self.plugin(bench, world, ""), self.reward(bench));
         let (budget, seed, playbook) = (budget.to_string(), world.to_string(), format!("world{world}{mode}{budget}"));
         let words = ["learn", &plugin, "--reward", &reward, "--reflector", &reflector, "--layer", "harness", "-q"];

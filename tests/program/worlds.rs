@@ -3,7 +3,7 @@
 use super::hidden_rules::Hidden;
 use super::*;
 
-const WORLDS: Hidden = Hidden { guest: "env_worlds", world: "world", options: "", signal: "score" };
+const WORLDS: Hidden = Hidden { guest: "env_worlds", world: "world", options: "", signal: "score", read: "score" };
 
 #[test]
 fn a_generated_world_is_known_from_its_handbook_alone_and_equal_everywhere() {
@@ -16,6 +16,8 @@ fn three_hundred_episodes_teach_worlds_that_nobody_tuned_on() {
     let Some(bench) = Bench::new("three_hundred_episodes_worlds") else { return };
     let lift = WORLDS.lift(&bench, 301..304, 300, "rules");
     assert!(lift >= 0.5, "{lift}");
+    let unnamed = Hidden { read: "", ..WORLDS }.lift(&bench, 301..303, 300, "rules");
+    assert!(unnamed >= 0.4, "texts and rewards without a named signal: {unnamed}");
     let placebo = WORLDS.lift(&bench, 301..303, 100, "shuffled");
     assert!(placebo < 0.05, "{placebo}");
 }

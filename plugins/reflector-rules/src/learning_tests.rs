@@ -9,6 +9,7 @@ const SIZES: [&str; 3] = ["small", "large", "huge"];
 const TOOLS: [&str; 3] = ["paint", "wash", "wait"];
 
 /// A wall, what was done to it, how good that was, and what was said then.
+#[derive(Clone)]
 struct Wall {
     colour: &'static str,
     size: &'static str,
@@ -38,7 +39,11 @@ fn is_right(wall: &Wall, _: usize) -> f64 {
     f64::from(u8::from(wall.did == right(wall)))
 }
 
-fn episode((number, wall): (usize, &Wall)) -> Episode {
+fn episode(one: (usize, &Wall)) -> Episode {
+    recording(one).ended(Ending::Terminated)
+}
+
+fn recording((number, wall): (usize, &Wall)) -> Recording {
     let tools = TOOLS.into_iter().map(|tool| ToolSpec::new(tool, "", "{}"));
     let recording = tools.fold(Recording::of(Task::new("train", format!("t{number}"), "")), Recording::offering);
     let recording = recording
@@ -47,12 +52,15 @@ fn episode((number, wall): (usize, &Wall)) -> Episode {
         .acted(Message::calling("c", wall.did, "{}"))
         .answered("c", "done")
         .observed(wall.said.clone());
-    wall.good.into_iter().fold(recording, |recording, good| recording.signal("good", good)).ended(Ending::Terminated)
+    wall.good.into_iter().fold(recording, |recording, good| recording.signal("good", good))
 }
 
 /// The proposed rules on colours and sizes; those that only try something are left out.
 fn rules(walls: &[Wall], options: &[(&str, &str)]) -> Vec<String> {
-    let episodes = walls.iter().enumerate().map(episode).collect();
+    proposed(walls.iter().enumerate().map(episode).collect(), options)
+}
+
+fn proposed(episodes: Vec<Episode>, options: &[(&str, &str)]) -> Vec<String> {
     let proposals = reflect::<Rules>(episodes, &Playbook::new(Vec::new()), options).unwrap();
     let text = |proposal: Proposal| match proposal.change {
         Change::Add(entry) if !proposal.evidence.is_empty() => Some(entry.text),
@@ -69,6 +77,28 @@ fn rewards_with_and_without_an_action_are_compared() {
     found.sort();
     assert_eq!(found, ["when colour is blue: call wash {}", "when colour is red: call paint {}"]);
     assert!(rules(&walls(120, is_right), &[]).is_empty(), "without the signal's name nothing says what was good");
+}
+
+#[test]
+fn without_a_signal_the_reward_says_what_was_good() {
+    let walls = walls(120, is_right);
+    let played = |signal: bool, scored: bool| -> Vec<Episode> {
+        let one = |(number, wall): (usize, &Wall)| {
+            let shown = Wall { good: wall.good.filter(|_| signal), ..wall.clone() };
+            let recording = recording((number, &shown));
+            wall.good.filter(|_| scored).into_iter().fold(recording, Recording::rewarded).ended(Ending::Terminated)
+        };
+        walls.iter().enumerate().map(one).collect()
+    };
+    let found = |episodes: Vec<Episode>, options: &[(&str, &str)]| {
+        let mut found = proposed(episodes, options);
+        found.sort();
+        found
+    };
+    let expect = ["when colour is blue: call wash {}", "when colour is red: call paint {}"];
+    assert_eq!(found(played(false, true), &[]), expect);
+    assert_eq!(found(played(false, true), &SIGNAL), [""; 0], "the named signal is not there");
+    assert_eq!(found(played(false, false), &[]), [""; 0], "nothing was scored");
 }
 
 #[test]

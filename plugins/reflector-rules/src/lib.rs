@@ -30,8 +30,8 @@
 //! # Without reviews
 //!
 //! If episodes of many tasks have no reviews, conditions are learned from what differs between right and wrong decisions. Every turn is a decision
-//! ([`reading`]): facts that were known, the action, and how good it was. The option `signal` names the signal that says so, after each turn
-//! or at the end; texts that name one other action are hints, and suffice alone. Rules are chosen on one half of the tasks and counted on the
+//! ([`reading`]): facts that were known, the action, and how good it was. The episode's reward says so, or a signal that the option `signal` names,
+//! after each turn or at the end; texts that name one other action are hints, and suffice alone. Rules are chosen on one half of the tasks and counted on the
 //! other ([`covering`]), by the rewards of decisions with and without the action where the conditions hold. Actions that show a
 //! fact are proposed beside the rules that need it, and other actions are tried where everything fails ([`exploring`]).
 //!
@@ -237,7 +237,7 @@ impl Reflector for Rules {
             OptionSpec::new(
                 "signal",
                 "",
-                "for environments without reviews: the signal that says how good an episode was, more is better",
+                "for environments without reviews: the signal that says how good a turn or an episode was, more is better; empty: the reward",
             ),
             OptionSpec::new("mode", "rules", "rules, or a placebo for control arms: silent or shuffled"),
         ]

@@ -2,8 +2,8 @@
 //! good it was.
 //!
 //! How good is what a signal says (the option `signal`; more is better). If an environment sets it in several turns of an episode, a turn is
-//! as good as the signal's rise in it. If it is set only at the end, every turn is as good as the whole episode. Without a signal, a turn
-//! whose text names another action was wrong, and all others were right.
+//! as good as the signal's rise in it. If it is set only at the end, every turn is as good as the whole episode. Without the option, every turn
+//! is as good as the episode's reward; but if texts name other actions, a turn with such a text was wrong, and all others were right.
 
 use crate::case::is_open;
 use crate::deeds::{Did, Stated, Writing};
@@ -134,9 +134,10 @@ fn turns(episode: &Episode, number: usize, signal: &str) -> (Vec<Turn>, Stated, 
             turns.push(Turn { episode: number, turn: position as u32, stated, after, did, choices, told, rise });
         }
     }
-    // Set once, at the end: the whole episode is as good as that.
-    if times == 1 {
-        turns.iter_mut().for_each(|turn| turn.rise = Some(before));
+    // Set once, at the end: the whole episode is as good as that. Without a signal it is as good as its reward.
+    let whole = if signal.is_empty() { episode.reward() } else { (times == 1).then_some(before) };
+    if whole.is_some() {
+        turns.iter_mut().for_each(|turn| turn.rise = whole);
     }
     (turns, opening, times)
 }
