@@ -87,7 +87,7 @@ fn a_weights_run_that_dies_after_any_commit_gives_the_same_result_when_resumed()
     let plugin = format!("{}?size=10&guesses=4&talk=terse", whole.guest("env_guess"));
     let words = ["learn", &plugin, "--layer", "weights", "--model", &model, "--seed", "7"];
     let few = ["--iterations", "4", "--episodes", "32", "--max-tokens", "3", "--test-pairs", "20", "-q"];
-    let looks = ["--evaluate-every", "2", "--evaluate-episodes", "20"];
+    let looks = ["--evaluate-every", "2", "--evaluate-episodes", "20", "--epochs", "2", "--minibatches", "2"];
     let shown = ["--demonstrations", "demonstrate=clumsy", "--demonstrations-steps", "20"];
     let crashing = Crashing::new(whole, owned(&[&words[..], &few, &looks, &shown].concat()));
     crashing.survives(FEW.min(kills()), |bench, end| {

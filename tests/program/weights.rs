@@ -270,7 +270,9 @@ fn a_run_that_learns_nothing_reports_the_reason() {
         "--test-pairs",
         "0",
         "--evaluate-every",
-        "0",
+        "3",
+        "--evaluate-episodes",
+        "4",
         "--refills",
         "1",
     ]);
@@ -285,6 +287,12 @@ fn a_run_that_learns_nothing_reports_the_reason() {
     assert!(
         err.contains("iteration 5: no learning signal") && err.contains("(2 groups played anew)  no loss"),
         "{err}"
+    );
+    // Nothing was better than the starting weights.
+    assert!(out.contains(", of the starting weights: 0.000 on validation tasks"), "{out}");
+    assert!(
+        out.contains("validation  0.000 with the starting weights, 0.000 with the last that were measured"),
+        "{out}"
     );
     assert!(out.contains("no weight changed") && out.contains("batches     0 learned of 6"), "{out}");
     // The reward by ending is part of the program: its verdicts replay like all others.

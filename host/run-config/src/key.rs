@@ -293,7 +293,7 @@ keys! {
     DifficultyFilter, "difficulty_filter", WEIGHTS, flag, fixed(false), LEARN, decides, Weights, "BOOL",
         "Skip a task whose last two groups were all correct or all wrong, except every eighth time that it would be played";
     EvaluateEvery, "evaluate_every", WEIGHTS, whole(0..=100_000), fixed(10), LEARN, decides, Weights, "N",
-        "Iterations between two evaluations on validation tasks, which select the best weights; 0: none";
+        "Iterations between two evaluations on validation tasks, which select the best weights, the starting ones among them; 0: none";
     EvaluateEpisodes, "evaluate_episodes", WEIGHTS, whole(1..=1_000_000), fixed(100), LEARN, decides, Weights, "N",
         "Validation episodes of an evaluation";
     Demonstrations, "demonstrations", WEIGHTS, texts, words("none"), LEARN, decides, Weights, "OPTION=VALUE",

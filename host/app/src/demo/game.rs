@@ -3,7 +3,7 @@
 use super::halted::Part;
 use crate::AppError;
 use clawhost_core::Attributes;
-use clawhost_learn::policy::{Objective, PolicyGradient, Truncation, Updates};
+use clawhost_learn::policy::{Objective, PolicyGradient, Truncation};
 use clawhost_learning::WarmStart;
 use std::num::NonZeroU32;
 
@@ -26,8 +26,6 @@ pub struct Game {
     pub group: u32,
     /// Iterations of learning from rewards.
     pub iterations: u64,
-    /// The optimiser steps of an iteration.
-    pub updates: Updates,
     /// The learning rate, for demonstrations and for rewards.
     pub rate: f64,
     /// Number of demonstrations.
@@ -60,7 +58,6 @@ impl Game {
             groups: 32,
             group: 16,
             iterations: 180,
-            updates: Updates::default(),
             rate: 2e-3,
             demonstrations: 8192,
             batch: 128,
@@ -82,7 +79,6 @@ impl Game {
             groups: 64,
             group: 8,
             iterations: 400,
-            updates: Updates::default(),
             rate: 3e-3,
             demonstrations: 16_384,
             batch: 64,

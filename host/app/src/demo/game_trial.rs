@@ -9,7 +9,7 @@ use super::step::{DemoStep, Measurement, Teacher};
 use crate::events::Watch;
 use crate::{Event, EventSink, SystemClock};
 use clawhost_core::{Llm, RunId, Sampling, SpecDocument};
-use clawhost_learn::policy::Generated;
+use clawhost_learn::policy::{Generated, Updates};
 use clawhost_learn::{Layer as _, LearnError, Weights};
 use clawhost_learning::{
     LearnPlan, LearnPorts, LearnReport, LearnStart, MemoryStore, TrainingThread, WarmStart, WeightsPlan, WeightsPorts,
@@ -73,14 +73,9 @@ impl<'a> GameTrial<'a> {
         let settings = LearningSettings {
             learned: Learned::Full,
             objective: game.objective()?,
-            updates: game.updates,
+            updates: Updates::default(),
             optimizer: OptimizerSettings::default(),
-            schedule: Schedule {
-                peak: game.rate,
-                warmup: 5,
-                total: game.iterations * game.updates.steps(),
-                floor: 0.1,
-            },
+            schedule: Schedule { peak: game.rate, warmup: 5, total: game.iterations, floor: 0.1 },
         };
         let folder = TinyModel { seed, ..TinyModel::default() }.make()?;
         let (model, weights) = folder.open_learning("tiny", &settings, device)?;

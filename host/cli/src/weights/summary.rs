@@ -122,3 +122,67 @@ pub(crate) fn files(
 fn short(digest: &Digest) -> String {
     digest.to_string().chars().take("sha256:".len() + 12).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::Usage;
+    use clawhost_learn::policy::{Suspicion, Watched};
+    use clawhost_learning::{LayerDetails, LayerIteration, Outcome, WeightsIteration};
+
+    fn iteration(number: u64, weights: WeightsIteration) -> IterationReport {
+        let details = LayerDetails::Weights(Box::new(weights));
+        IterationReport {
+            iteration: number,
+            reward: Some(0.5),
+            episodes: 64,
+            removed: 0,
+            revised: 0,
+            learned: Ok(()),
+            layers: vec![LayerIteration { layer: "weights".to_owned(), details, ..LayerIteration::default() }],
+            state: Digest::of(b"state"),
+            usage: Usage::default(),
+        }
+    }
+
+    #[test]
+    fn a_fall_and_signs_of_hacking_are_told_by_the_summary() {
+        let suspicion = |watched: Watched, before, after| Suspicion {
+            watched,
+            reward_before: 0.25,
+            reward_after: 0.75,
+            before,
+            after,
+        };
+        let (length, entropy) = (suspicion(Watched::Length, 10.0, 20.0), suspicion(Watched::Entropy, 1.0, 0.25));
+        let suspicious = |suspicions: &[&Suspicion]| WeightsIteration {
+            suspicions: suspicions.iter().map(|one| (*one).clone()).collect(),
+            ..WeightsIteration::default()
+        };
+        let report = LearnReport {
+            outcome: Outcome::NotMeasured,
+            evaluation: None,
+            iterations: vec![
+                iteration(1, suspicious(&[&length])),
+                iteration(2, suspicious(&[&length, &entropy])),
+                iteration(3, WeightsIteration { fall: Some("it fell".to_owned()), ..WeightsIteration::default() }),
+            ],
+            learned: 3,
+            layers: Vec::new(),
+            stopped: None,
+            failures: Vec::new(),
+            usage: Usage::default(),
+            content_root: Digest::of(b"content"),
+        };
+        let mut out = Vec::new();
+        batches(&mut out, &report).unwrap();
+        let told = String::from_utf8(out).unwrap();
+        let expect = [
+            "fall        it fell".to_owned(),
+            format!("hacking     iteration 1: {length}"),
+            format!("hacking     iteration 2: {entropy}"),
+        ];
+        assert_eq!(told.lines().collect::<Vec<_>>(), expect);
+        assert!(told.contains("answers grew from 10.0 to 20.0 tokens") && told.contains("0.250 nats"), "{told}");
+    }
+}
