@@ -350,7 +350,8 @@ async fn a_nondeterministic_reflector_cannot_make_an_interrupted_run_exceed_its_
         let own = played.iter().filter(shows_best).count();
         assert!(own >= 16, "killed at call {at}: the best candidate itself was played");
     }
-    assert!(killed > 20, "{killed}");
+    // How many of these calls a run makes depends on how many episodes are gathered into one write.
+    assert!(killed >= 10, "{killed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
