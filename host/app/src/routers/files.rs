@@ -147,8 +147,7 @@ pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &
     log.drain(..log.len().saturating_sub(KEPT));
     let path = router_file(folder, name, STATE);
     if let Some(former) = read_state(&path)?.filter(|former| former.router.version() != router.version()) {
-        let kept = router_file(folder, name, &format!("v{}.state", former.router.version()));
-        std::fs::copy(&path, &kept).map_err(|error| unusable(&kept, error))?;
+        write_state(folder, &format!("{name}.v{}.state", former.router.version()), &former.router)?;
     }
     write_router(folder, name, router, &log).map(|_| ())
 }
@@ -156,6 +155,12 @@ pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &
 /// What a decision is known by: its session, and the state that decided.
 fn decided(logged: &Logged) -> (String, Digest) {
     (logged.decision.session.clone(), logged.decision.parameters)
+}
+
+fn write_state(folder: &Path, file: &str, router: &Router) -> Result<(), AppError> {
+    let state = String::from_utf8_lossy(&router.snapshot()?).into_owned();
+    let router = RawValue::from_string(state).map_err(|error| unusable(&folder.join(file), error))?;
+    small_files::write(folder, file, &Document { format: FORMAT, router })
 }
 
 /// Writes a router with its log into a folder; files of this name are replaced. Returns the paths of state and log.
@@ -168,10 +173,8 @@ pub fn write_router(
     router: &Router,
     log: &[Logged],
 ) -> Result<(PathBuf, PathBuf), AppError> {
-    let path = folder.join(format!("{name}.{STATE}"));
-    let state = String::from_utf8(router.snapshot()?).map_err(|error| unusable(&path, error))?;
-    let router = RawValue::from_string(state).map_err(|error| unusable(&path, error))?;
-    small_files::write(folder, &format!("{name}.{STATE}"), &Document { format: FORMAT, router })?;
+    let path = router_file(folder, name, STATE);
+    write_state(folder, &format!("{name}.{STATE}"), router)?;
     let log_path = path.with_extension(LOG);
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(&log_path, error))?;
     let mut lines = Vec::new();

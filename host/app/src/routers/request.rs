@@ -93,13 +93,10 @@ impl RoutedRequest {
 fn is_anthropic(body: &Value) -> bool {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let has_schema = list(body.get("tools")).iter().any(|tool| tool.get("input_schema").is_some());
-    let blocks = list(body.get("messages")).into_iter().flat_map(|message| list(message.get("content")));
     let is_tool = |block: &Value| matches!(block.get("type").and_then(Value::as_str), Some("tool_use" | "tool_result"));
-    let mut blocks = blocks;
-    body.get("system").is_some()
-        || body.get("anthropic_version").is_some()
-        || has_schema
-        || blocks.any(|block| is_tool(&block))
+    let mut blocks = list(body.get("messages")).into_iter().flat_map(|message| list(message.get("content")));
+    let has_field = body.get("system").is_some() || body.get("anthropic_version").is_some();
+    has_field || has_schema || blocks.any(|block| is_tool(&block))
 }
 
 #[cfg(test)]

@@ -18,8 +18,7 @@ fn request(named: &str) -> anyhow::Result<RoutedRequest> {
         return Ok(RoutedRequest::named(named)?);
     }
     let mut text = String::new();
-    let input = std::io::stdin().lock().take(ROUTED_REQUEST_BYTES + 1);
-    std::io::BufReader::new(input).read_to_string(&mut text).context("standard input")?;
+    std::io::stdin().take(ROUTED_REQUEST_BYTES + 1).read_to_string(&mut text).context("standard input")?;
     if text.len() as u64 > ROUTED_REQUEST_BYTES {
         let most = ROUTED_REQUEST_BYTES;
         return Err(UsageError(format!("the request has more than {most} bytes; no gateway accepts it")).into());
