@@ -1,7 +1,7 @@
 //! The follower (floor 1): the built-in model. It needs no key, no server and no weights.
 //!
 //! It follows rules and is not a language model. It knows no environment, rule or fact beyond its prompt, so everything it
-//! achieves comes from the prompt. That makes it a clean test instrument: a higher reward means that the prompt improved.
+//! achieves comes from the prompt. That makes it a plain test instrument: a higher reward means that the prompt improved.
 //!
 //! It understands the following, in this order; anything else is answered with [`NO_INSTRUCTION`]:
 //!
