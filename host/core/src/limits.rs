@@ -143,7 +143,7 @@ pub struct Limits {
     pub random_bytes: u64,
     /// Bytes to and from the host during one call, over all host calls.
     pub host_call_bytes: usize,
-    /// Host calls during one call.
+    /// Host calls during one call. Where episodes are read: at least 32 for each.
     pub host_calls: u32,
     /// Requests in one batch of model calls.
     pub llm_batch: usize,

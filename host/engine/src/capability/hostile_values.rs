@@ -452,6 +452,16 @@ fn every_function_except_the_log_counts_as_a_host_call() {
 }
 
 #[test]
+fn calls_to_the_host_suffice_to_read_every_episode_of_a_group() {
+    let mut state = reading();
+    state.limits = Arc::new(Limits { host_calls: 5, ..Limits::default() });
+    state.table.push(Group).unwrap();
+    let size = |state: &mut State| state.size(Resource::new_own(0)).map(drop);
+    (0..64).for_each(|_| size(&mut state).unwrap());
+    assert_eq!(named(&size(&mut state).unwrap_err()), (FailureKind::Limit, code::HOST_CALLS), "32 for each of two");
+}
+
+#[test]
 fn bytes_are_counted_in_both_directions() {
     let mut state = noting(Limits { host_call_bytes: 1000, ..Limits::default() }, true);
     done(state.set("key".into(), vec![1; 400])).unwrap().unwrap();
