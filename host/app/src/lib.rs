@@ -46,6 +46,7 @@ pub mod plot;
 mod plugins;
 mod reload;
 mod replay;
+mod request_codes;
 mod request_error;
 mod request_hints;
 mod resume;

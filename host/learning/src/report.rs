@@ -530,6 +530,7 @@ mod tests {
             after: mean,
             lift: mean,
             arms: Vec::new(),
+            reused: 0,
             tries: None,
         };
         assert_eq!(found(missing(1, 2)).outcome(), Outcome::Improved);
