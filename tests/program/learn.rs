@@ -209,7 +209,10 @@ fn invalid_learning_options_are_refused() {
         &["learn", &shop, "--layer", "harness", "--reflector", &reflector],
         &["--reward: missing; no lesson is measured without a reward"],
     );
-    bench.refused(&["learn", &shop, "--layer", "router"], &["--layer: found the text \"router\"", "harness, weights"]);
+    bench.refused(
+        &["learn", &shop, "--layer", "tools"],
+        &["--layer: found the text \"tools\"", "harness, weights, router"],
+    );
     bench.refused(&["learn", &shop], &["--layer: names no layer"]);
     bench.refused(&["run", &shop, "--layer", "harness"], &["plays alone; learn with `clawhost learn`"]);
     bench
