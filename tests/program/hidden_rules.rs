@@ -29,7 +29,8 @@ impl Hidden {
     pub(crate) fn learn(&self, bench: &Bench, world: u64, budget: u64, mode: &str) -> Vec<String> {
         let reflector = format!("{}?signal={}&mode={mode}", bench.guest("reflector_rules"), self.read);
         let (plugin, reward) = (self.plugin(bench, world, ""), self.reward(bench));
-        let (budget, seed, playbook) = (budget.to_string(), world.to_string(), format!("world{world}{mode}{budget}"));
+        let (budget, seed, playbook) =
+            (budget.to_string(), world.to_string(), format!("world{world}{mode}{budget}{}", self.read));
         let words = ["learn", &plugin, "--reward", &reward, "--reflector", &reflector, "--layer", "harness", "-q"];
         let numbers = ["--budget", &budget, "--seed", &seed, "--test-pairs", "60", "--playbook", &playbook];
         words.iter().chain(&numbers).map(|word| (*word).to_owned()).collect()

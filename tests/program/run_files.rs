@@ -93,7 +93,7 @@ fn every_mistake_of_a_file_is_reported_with_its_line() {
     assert!(!stderr(&output).contains("seeed"), "keys of another version are not interpreted: {}", stderr(&output));
     refused("plugin = ", &["run.toml, line 1: not TOML"]);
     refused(&SHOP.replace("[[learn]]", "[harness]"), &["[harness]", "[[learn]]"]);
-    refused(&SHOP.replace("\"harness\"", "\"router\""), &["line 9", "router", "harness, weights"]);
+    refused(&SHOP.replace("\"harness\"", "\"tools\""), &["line 9", "tools", "harness, weights, router"]);
     refused(&SHOP.replace("rewards = [\"reward_state.wasm\"]", "group = 3"), &["line 3: group: found 3", "rewards"]);
     bench.refused(&["learn", "missing.toml"], &["missing.toml: "]);
     let file = bench.with_file(SHOP);

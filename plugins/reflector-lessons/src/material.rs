@@ -153,29 +153,28 @@ pub(crate) fn numbered(group: &Group) -> Vec<&Episode> {
     if all.len() <= MOST_EPISODES {
         return all.iter().collect();
     }
-    let tasks: Vec<String> = all.iter().map(|episode| episode.task().id).collect();
-    // Without rewards, every episode counts the same.
-    let rewards: Vec<f64> = all.iter().map(|episode| episode.reward().unwrap_or(0.0)).collect();
-    let mut worst: Vec<usize> = (0..all.len()).rev().collect();
+    // Place, reward and task, newer ones first. Without rewards, every episode counts the same.
+    let read = |(place, episode): (usize, &Episode)| (place, episode.reward().unwrap_or(0.0), episode.task().id);
+    let mut worst: Vec<(usize, f64, String)> = all.iter().enumerate().map(read).rev().collect();
+    let mut best = worst.clone();
     // Stable: of equal rewards, the newer episode comes first.
-    worst.sort_by(|one, other| rewards[*one].total_cmp(&rewards[*other]));
-    let mut best: Vec<usize> = (0..all.len()).rev().collect();
-    best.sort_by(|one, other| rewards[*other].total_cmp(&rewards[*one]));
+    worst.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
+    best.sort_by(|(_, one, _), (_, other, _)| other.total_cmp(one));
     let (mut chosen, mut seen) = (BTreeSet::new(), BTreeSet::new());
     for (order, most) in [(&worst, WORST), (&best, MOST_EPISODES)] {
-        for place in order {
-            if chosen.len() < most && seen.insert(tasks[*place].clone()) {
+        for (place, _, task) in order {
+            if chosen.len() < most && seen.insert(task) {
                 chosen.insert(*place);
             }
         }
     }
     // Too few different tasks.
-    for place in worst {
+    for (place, ..) in &worst {
         if chosen.len() < MOST_EPISODES {
-            chosen.insert(place);
+            chosen.insert(*place);
         }
     }
-    chosen.into_iter().map(|place| &all[place]).collect()
+    chosen.into_iter().filter_map(|place| all.get(place)).collect()
 }
 
 /// The whole question. Episodes are numbered from 1.

@@ -93,11 +93,12 @@ fn a_decision_whose_model_failed_is_learned_with_the_least_reward() {
     let mut expect = super::router(|_| {});
     expect.learn(std::slice::from_ref(&logged)).unwrap();
     assert_eq!(logged, Logged { decision: decision.clone(), outcome: Outcome { reward: 0.0, units: [0.5, 0.0] } });
-    assert!(learn(&mut [&mut router], &batch(&[])).unwrap().moved());
+    // The batch has no episode that was routed.
+    assert!(learn(&mut [&mut router], &batch(&[0.5])).unwrap().moved());
     assert_eq!(router.digest(), expect.digest());
     // It waits for one batch alone.
     router.stage_failed(decision, [0.5, 0.0]);
     router.clear_pending();
-    learn(&mut [&mut router], &batch(&[])).unwrap();
+    learn(&mut [&mut router], &batch(&[0.5])).unwrap();
     assert_eq!(router.digest(), expect.digest());
 }
