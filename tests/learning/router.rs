@@ -125,7 +125,7 @@ async fn a_router_learns_which_tasks_need_the_dear_model() {
     let (before, after, lift) = (evaluation.before.unwrap(), evaluation.after.unwrap(), evaluation.lift.unwrap());
     assert!(before.mean < 0.7 && after.mean > 0.9 && lift.low > 0.1, "{before:?} {after:?}");
     assert_eq!((router.learned(), log.len()), (768, 768));
-    // The colours are told apart by the words of requests that failed.
+    // The router distinguishes the colours by the words of requests that failed.
     let played = world.store.of_phases("test-after");
     let dear = |colours: [&str; 2]| {
         let of_colours = || played.iter().filter(|one| colours.iter().any(|colour| one.task.input.ends_with(colour)));

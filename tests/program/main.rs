@@ -13,6 +13,8 @@ mod bench;
 #[path = "../common/client.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod client;
+#[path = "../common/gate.rs"]
+mod gate;
 #[path = "../common/guests.rs"]
 mod guests;
 #[path = "../common/serving.rs"]
@@ -223,8 +225,10 @@ fn failures_stop_the_run_and_are_never_zero() {
 #[test]
 fn ctrl_c_completes_the_writes() {
     let Some(bench) = Bench::new("ctrl_c_completes_the_writes") else { return };
-    let stub = stub::Stub::start(|_, _| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    let gate = std::sync::Arc::new(gate::Gate::new(20));
+    let held = gate.clone();
+    let stub = stub::Stub::start(move |number, _| {
+        held.pass(number);
         stub::chat("50")
     });
     let policy = format!("openai:stub@{}", stub.base_url());
@@ -234,11 +238,10 @@ fn ctrl_c_completes_the_writes() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while stub.requests().len() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    gate.reached();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
+    gate.open();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["stopped"], "cancelled");

@@ -136,12 +136,10 @@ fn learning_runs_of_a_sweep_learn_playbooks_of_their_own_and_are_found_again() {
 #[test]
 fn an_interrupted_sweep_loses_nothing_and_continues() {
     let Some(bench) = Bench::new("an_interrupted_sweep") else { return };
-    let is_slow = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true));
-    let slow = is_slow.clone();
-    let stub = stub::Stub::start(move |_, _| {
-        if slow.load(std::sync::atomic::Ordering::SeqCst) {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+    let gate = std::sync::Arc::new(gate::Gate::new(20));
+    let held = gate.clone();
+    let stub = stub::Stub::start(move |number, _| {
+        held.pass(number);
         stub::chat("50")
     });
     let text = format!(
@@ -152,9 +150,7 @@ fn an_interrupted_sweep_loses_nothing_and_continues() {
     let file = bench.sweep_file(&text);
     let child =
         bench.command(&["sweep", &file, "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while stub.requests().len() < 20 {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    gate.reached();
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
@@ -165,7 +161,7 @@ fn an_interrupted_sweep_loses_nothing_and_continues() {
     );
     let first = document["sweep"]["runs"][0]["run"].clone();
     assert_eq!(document["sweep"]["runs"][0]["stopped"], "cancelled");
-    is_slow.store(false, std::sync::atomic::Ordering::SeqCst);
+    gate.open();
     let continued = bench.json(&["sweep", &file]);
     assert_eq!(
         (continued["sweep"]["runs"][0]["run"].clone(), bench.runs()),

@@ -254,7 +254,7 @@ pub async fn plan_sweep(
     Ok(ready(workspace, patch, exists, events).await?.1)
 }
 
-/// Executes a sweep, or continues it. `done` is told each run with the number of runs, as it ends.
+/// Executes a sweep, or continues it. Calls `done` after each run, with that run and the number of all runs.
 ///
 /// # Errors
 /// As [`plan_sweep`]; or a run cannot be played, resumed or recorded.

@@ -17,8 +17,6 @@ use clawhost_sdk::{
 use serde::{Deserialize, Serialize};
 use world::{ACTIONS, Chamber, FACTS, UNSEEN, World};
 
-/// Largest number of a world: JSON readers that only know doubles must represent it exactly.
-const LARGEST_WORLD: u64 = 1 << 53;
 /// Default number of chambers.
 const DEFAULT_CHAMBERS: u32 = 4;
 /// More chambers add turns, not difficulty.
@@ -49,44 +47,30 @@ struct State {
 
 #[derive(Debug)]
 struct Settings {
-    world: Option<u64>,
+    world: u64,
     chambers: u32,
     hints: bool,
     each: bool,
     all: bool,
 }
 
-/// Whether an option has the second of two values.
-fn is_second(context: &Context, name: &str, [first, second]: [&str; 2]) -> Result<bool> {
-    match context.option(name).unwrap_or(first) {
-        value if value == first => Ok(false),
-        value if value == second => Ok(true),
-        other => Err(format!("{name}={other} is neither {first} nor {second}").into()),
-    }
-}
-
 fn settings(context: &Context) -> Result<Settings> {
-    let world = match context.option("world") {
-        None | Some("") => None,
-        Some(text) => Some(text.parse().map_err(|_| format!("world={text} cannot be read; write it as in world=7"))?),
-    };
     let chambers = context.option_or("chambers", DEFAULT_CHAMBERS)?;
-    if !CHAMBERS.contains(&chambers) || world.is_some_and(|world| world > LARGEST_WORLD) {
-        return Err("chambers must be 1 to 16, and world at most 9007199254740992".into());
+    if !CHAMBERS.contains(&chambers) {
+        return Err("chambers must be 1 to 16".into());
     }
     Ok(Settings {
-        world,
+        world: context.world("world")?,
         chambers,
-        hints: is_second(context, "hints", ["off", "on"])?,
-        each: !is_second(context, "score", ["each", "end"])?,
-        all: is_second(context, "handbook", ["none", "all"])?,
+        hints: context.is_other("hints", ["off", "on"])?,
+        each: !context.is_other("score", ["each", "end"])?,
+        all: context.is_other("handbook", ["none", "all"])?,
     })
 }
 
 /// The chambers at a position of a split.
 fn chambers(world: u64, split: &str, position: u64, count: u32) -> Vec<Chamber> {
-    let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
-    let mut random = Random::new(world ^ Random::new(split ^ Random::new(position).next_u64()).next_u64());
+    let mut random = Random::at(world, split, position);
     let world = World::new(world);
     (0..count).map(|_| world.draw(&mut random)).collect()
 }
@@ -125,7 +109,7 @@ impl MessageEnvironment for Cave {
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let settings = settings(context)?;
-        let world = settings.world.unwrap_or(context.seed).min(LARGEST_WORLD);
+        let world = settings.world;
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = size.min(offset.saturating_add(u64::from(limit)));
         let task = |position| {

@@ -16,8 +16,6 @@ use clawhost_sdk::{
 use house::{COLUMNS, Cell, House, LOCALES, REPAIRS, Record, SOURCES, UNSEEN};
 use serde::{Deserialize, Serialize};
 
-/// Largest number of a house: JSON readers that only know doubles must represent it exactly.
-const LARGEST_HOUSE: u64 = 1 << 53;
 /// Messages for a record: a look, the first cell, its cells, and as many mistakes.
 const MESSAGES: u32 = 12;
 /// Shows the locale.
@@ -47,41 +45,24 @@ struct State {
 
 #[derive(Debug)]
 struct Settings {
-    house: Option<u64>,
+    house: u64,
     hints: bool,
     each: bool,
     all: bool,
 }
 
-/// Whether an option has the second of two values.
-fn is_second(context: &Context, name: &str, [first, second]: [&str; 2]) -> Result<bool> {
-    match context.option(name).unwrap_or(first) {
-        value if value == first => Ok(false),
-        value if value == second => Ok(true),
-        other => Err(format!("{name}={other} is neither {first} nor {second}").into()),
-    }
-}
-
 fn settings(context: &Context) -> Result<Settings> {
-    let house = match context.option("house") {
-        None | Some("") => None,
-        Some(text) => Some(text.parse().map_err(|_| format!("house={text} cannot be read; write it as in house=7"))?),
-    };
-    if house.is_some_and(|house| house > LARGEST_HOUSE) {
-        return Err("house must be at most 9007199254740992".into());
-    }
     Ok(Settings {
-        house,
-        hints: is_second(context, "hints", ["off", "on"])?,
-        each: !is_second(context, "score", ["each", "end"])?,
-        all: is_second(context, "handbook", ["default", "all"])?,
+        house: context.world("house")?,
+        hints: context.is_other("hints", ["off", "on"])?,
+        each: !context.is_other("score", ["each", "end"])?,
+        all: context.is_other("handbook", ["default", "all"])?,
     })
 }
 
 /// The record at a position of a split.
 fn record(number: u64, house: &House, split: &str, position: u64) -> Record {
-    let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
-    house.draw(&mut Random::new(number ^ Random::new(split ^ Random::new(position).next_u64()).next_u64()))
+    house.draw(&mut Random::at(number, split, position))
 }
 
 fn name_of<const N: usize>(names: [&'static str; N], position: usize) -> &'static str {
@@ -132,7 +113,7 @@ impl MessageEnvironment for Clean {
     }
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
-        let number = settings(context)?.house.unwrap_or(context.seed).min(LARGEST_HOUSE);
+        let number = settings(context)?.house;
         let house = House::new(number);
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = size.min(offset.saturating_add(u64::from(limit)));

@@ -198,12 +198,8 @@ fn settings(context: &Context) -> Result<Settings> {
     if !(2..=LARGEST_SIZE).contains(&size) || !(1..=1000).contains(&most_guesses) {
         return Err("size must be 2 to 1000000, and guesses 1 to 1000".into());
     }
-    let choice = |name: &str, [usual, other]: [&str; 2]| match context.option(name).unwrap_or(usual) {
-        word if word == usual => Ok(false),
-        word if word == other => Ok(true),
-        word => Err(format!("{name}={word}: choose {usual} or {other}")),
-    };
-    let (terse, demonstrates) = (choice("talk", ["words", "terse"])?, choice("demonstrate", ["no", "clumsy"])?);
+    let terse = context.is_other("talk", ["words", "terse"])?;
+    let demonstrates = context.is_other("demonstrate", ["no", "clumsy"])?;
     Ok(Settings { size, most_guesses, terse, demonstrates })
 }
 

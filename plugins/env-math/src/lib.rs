@@ -63,15 +63,6 @@ fn kinds(context: &Context) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Whether an option has its second value.
-fn chosen(context: &Context, name: &str, [usual, other]: [&str; 2]) -> Result<bool> {
-    match context.option(name).unwrap_or(usual) {
-        word if word == usual => Ok(false),
-        word if word == other => Ok(true),
-        word => Err(format!("{name}={word}: choose {usual} or {other}").into()),
-    }
-}
-
 /// `Calculate 7 + 35.` as `07+35=`: each digit has a fixed position.
 fn short(text: &str) -> String {
     let plain = text.strip_prefix("Calculate ").unwrap_or(text).trim_end_matches('.');
@@ -106,11 +97,11 @@ impl MessageEnvironment for Math {
 
     fn check(context: &Context) -> Result<()> {
         let kinds = kinds(context)?;
-        let terse = chosen(context, "talk", ["words", "terse"])?;
+        let terse = context.is_other("talk", ["words", "terse"])?;
         if terse && !kinds.iter().all(|kind| kind.is("arithmetic")) {
             return Err("talk=terse has no words for word problems: say kind=arithmetic, or one of its kinds".into());
         }
-        if chosen(context, "demonstrate", ["no", "answers"])? && kinds != [Kind::Addition] {
+        if context.is_other("demonstrate", ["no", "answers"])? && kinds != [Kind::Addition] {
             return Err("demonstrate=answers knows sums only: say kind=addition".into());
         }
         Ok(())
@@ -118,7 +109,7 @@ impl MessageEnvironment for Math {
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let kinds = kinds(context)?;
-        let terse = chosen(context, "talk", ["words", "terse"])?;
+        let terse = context.is_other("talk", ["words", "terse"])?;
         let size = SPLITS.into_iter().find(|(name, _)| *name == split).map_or(0, |(_, size)| size);
         let end = size.min(offset.saturating_add(u64::from(limit)));
         let task = |position| {
@@ -136,8 +127,8 @@ impl MessageEnvironment for Math {
         if question.is_empty() {
             return Err("the task has no question".into());
         }
-        if chosen(&params.context, "talk", ["words", "terse"])? {
-            let demonstrates = chosen(&params.context, "demonstrate", ["no", "answers"])?;
+        if params.context.is_other("talk", ["words", "terse"])? {
+            let demonstrates = params.context.is_other("demonstrate", ["no", "answers"])?;
             let said = Message::user(question.as_str());
             let said = match sum(question).filter(|_| demonstrates) {
                 Some(sum) => said.demonstrating(sum.to_string()),

@@ -29,8 +29,7 @@ const ITEMS: [&str; 8] =
 impl Case {
     /// The case at a position of a split, in the house with this number.
     pub(crate) fn new(house: u64, split: &str, position: u64) -> Self {
-        let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
-        let mut random = Random::new(house ^ Random::new(split ^ Random::new(position).next_u64()).next_u64());
+        let mut random = Random::at(house, split, position);
         let house = House::new(house);
         let facts = house.draw(&mut random);
         let first = random.between(1000, 8999) as u64;

@@ -25,8 +25,6 @@ use desk::{Desk, Done};
 use handbook::Handbook;
 use house::{FACTS, RESOLUTIONS};
 
-/// Largest number of a house: JSON readers that only know doubles must represent it exactly.
-const LARGEST_HOUSE: u64 = 1 << 53;
 /// The artefact that holds the records.
 const STATE: &str = "state.json";
 /// Default number of slips in 100 episodes.
@@ -59,21 +57,18 @@ impl Slip {
 }
 
 struct Settings {
-    house: Option<u64>,
+    house: u64,
     noise: u64,
     patience: u32,
     handbook: Handbook,
 }
 
 fn settings(context: &Context) -> Result<Settings> {
-    let house = match context.option("house") {
-        None | Some("") => None,
-        Some(text) => Some(text.parse().map_err(|_| format!("house={text} cannot be read; write it as in house=7"))?),
-    };
+    let house = context.world("house")?;
     let noise = context.option_or("noise", DEFAULT_NOISE)?;
     let patience = context.option_or("patience", DEFAULT_PATIENCE)?;
-    if noise > 100 || !(1..=100).contains(&patience) || house.is_some_and(|house| house > LARGEST_HOUSE) {
-        return Err("noise must be 0 to 100, patience 1 to 100, and house at most 9007199254740992".into());
+    if noise > 100 || !(1..=100).contains(&patience) {
+        return Err("noise must be 0 to 100, and patience 1 to 100".into());
     }
     let handbook = match context.option("handbook").unwrap_or("default") {
         "default" => Handbook::Default,
@@ -116,7 +111,7 @@ impl MessageEnvironment for Shop {
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let settings = settings(context)?;
-        let house = settings.house.unwrap_or(context.seed).min(LARGEST_HOUSE);
+        let house = settings.house;
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = size.min(offset.saturating_add(u64::from(limit)));
         let task = |position| {

@@ -3,7 +3,7 @@
 //!
 //! A case has seven facts. Two of them are shown only by a look-up, each by a tool of its own. Five hidden rules decide which tool is right
 //! (two on one shown fact, an exception to one of them, two on hidden facts); the more specific rule wins. Otherwise the default is right,
-//! which the policy is told. What a tool does is nowhere written.
+//! and the policy's prompt names it. No text says what a tool does.
 //!
 //! The signal `score` is 1 if the case was closed with the right tool, else 0. With `hints=on` (the default) a case that was closed wrongly
 //! ends with a sentence that names the right tool; with `hints=off` the signal is all there is to learn from.
@@ -19,8 +19,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use world::World;
 
-/// Largest number of a world: JSON readers that only know doubles must represent it exactly.
-const LARGEST_WORLD: u64 = 1 << 53;
 /// Default number of messages before a case is closed without a tool.
 const DEFAULT_PATIENCE: u32 = 8;
 
@@ -45,42 +43,28 @@ struct State {
 
 #[derive(Debug)]
 struct Settings {
-    world: Option<u64>,
+    world: u64,
     patience: u32,
     hints: bool,
     all: bool,
 }
 
-/// Whether an option has the second of two values.
-fn is_second(context: &Context, name: &str, [first, second]: [&str; 2]) -> Result<bool> {
-    match context.option(name).unwrap_or(first) {
-        value if value == first => Ok(false),
-        value if value == second => Ok(true),
-        other => Err(format!("{name}={other} is neither {first} nor {second}").into()),
-    }
-}
-
 fn settings(context: &Context) -> Result<Settings> {
-    let world = match context.option("world") {
-        None | Some("") => None,
-        Some(text) => Some(text.parse().map_err(|_| format!("world={text} cannot be read; write it as in world=7"))?),
-    };
     let patience = context.option_or("patience", DEFAULT_PATIENCE)?;
-    if !(1..=100).contains(&patience) || world.is_some_and(|world| world > LARGEST_WORLD) {
-        return Err("patience must be 1 to 100, and world at most 9007199254740992".into());
+    if !(1..=100).contains(&patience) {
+        return Err("patience must be 1 to 100".into());
     }
     Ok(Settings {
-        world,
+        world: context.world("world")?,
         patience,
-        hints: !is_second(context, "hints", ["on", "off"])?,
-        all: is_second(context, "handbook", ["default", "all"])?,
+        hints: !context.is_other("hints", ["on", "off"])?,
+        all: context.is_other("handbook", ["default", "all"])?,
     })
 }
 
 /// Name and values of the case at a position of a split.
 fn case(number: u64, world: &World, split: &str, position: u64) -> (String, Vec<usize>) {
-    let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
-    let mut random = Random::new(number ^ Random::new(split ^ Random::new(position).next_u64()).next_u64());
+    let mut random = Random::at(number, split, position);
     let values = world.draw(&mut random);
     (random.between(10_000, 99_999).to_string(), values)
 }
@@ -113,7 +97,7 @@ impl MessageEnvironment for Worlds {
     }
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
-        let number = settings(context)?.world.unwrap_or(context.seed).min(LARGEST_WORLD);
+        let number = settings(context)?.world;
         let world = World::new(number);
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = size.min(offset.saturating_add(u64::from(limit)));

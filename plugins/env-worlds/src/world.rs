@@ -60,7 +60,7 @@ pub(crate) struct World {
     pub(crate) closing: Vec<String>,
     /// The fact that names the case, and the argument of every tool.
     pub(crate) key: String,
-    /// The tool that is right if no rule applies; the policy is told.
+    /// The tool that is right if no rule applies. The policy's prompt names it.
     pub(crate) default: usize,
     /// Two rules on one shown fact, an exception to the first, one rule on each hidden fact.
     pub(crate) rules: Vec<Rule>,

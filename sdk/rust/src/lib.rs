@@ -65,5 +65,6 @@ pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use review::Review;
 pub use reward::{Reward, Scope, Source, Verdict};
 pub use types::{
-    Artefact, Attributes, Context, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall, ToolSpec, Usage,
+    Artefact, Attributes, Context, LARGEST_WORLD, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall,
+    ToolSpec, Usage,
 };

@@ -10,6 +10,12 @@ impl Random {
         Self(seed)
     }
 
+    /// A generator for a position of a split, the same whatever else is drawn: an environment makes its tasks with it.
+    pub fn at(seed: u64, split: &str, position: u64) -> Self {
+        let split = split.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
+        Self::new(seed ^ Self::new(split ^ Self::new(position).next_u64()).next_u64())
+    }
+
     /// Any 64-bit number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -51,5 +57,13 @@ mod tests {
         assert_ne!(numbers(1), numbers(2));
         assert!(numbers(1).iter().all(|number| (-3..=3).contains(number)));
         assert_eq!(Random::new(1).choose::<u8>(&[]), None);
+    }
+
+    #[test]
+    fn every_seed_split_and_position_has_numbers_of_its_own() {
+        let first = |seed, split, position| Random::at(seed, split, position).next_u64();
+        let all = [first(1, "train", 0), first(2, "train", 0), first(1, "test", 0), first(1, "train", 1)];
+        assert_eq!(first(1, "train", 0), all[0]);
+        assert_eq!(std::collections::BTreeSet::from(all).len(), 4);
     }
 }

@@ -155,6 +155,9 @@ impl Artefact {
     }
 }
 
+/// Largest number of a world: JSON readers that only know doubles must represent it exactly.
+pub const LARGEST_WORLD: u64 = 1 << 53;
+
 impl Context {
     /// A seed and options, for tests.
     pub fn new(seed: u64, options: Attributes) -> Self {
@@ -177,5 +180,67 @@ impl Context {
                 crate::Error::from(format!("{name}={text} cannot be read; write it as in {name}={default}"))
             }),
         }
+    }
+
+    /// Whether an option has the other of two values instead of the usual one.
+    ///
+    /// # Errors
+    /// It has a third value.
+    pub fn is_other(&self, name: &str, [usual, other]: [&str; 2]) -> crate::Result<bool> {
+        match self.option(name).unwrap_or(usual) {
+            value if value == usual => Ok(false),
+            value if value == other => Ok(true),
+            value => Err(format!("{name}={value}: choose {usual} or {other}").into()),
+        }
+    }
+
+    /// The number of a world that an environment draws: the operator's value of an option, or the seed. At most [`LARGEST_WORLD`].
+    ///
+    /// # Errors
+    /// The value is no number, or too large.
+    pub fn world(&self, name: &str) -> crate::Result<u64> {
+        let Some(text) = self.option(name).filter(|text| !text.is_empty()) else {
+            return Ok(self.seed.min(LARGEST_WORLD));
+        };
+        let world = text.parse().map_err(|_| format!("{name}={text} cannot be read; write it as in {name}=7"))?;
+        if world > LARGEST_WORLD {
+            return Err(format!("{name} must be at most {LARGEST_WORLD}").into());
+        }
+        Ok(world)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(value: &str) -> Context {
+        Context::new(9, vec![("given".to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn an_option_of_two_values_has_no_third() {
+        let check = |name: &str, value: &str, expect: Result<bool, &str>| {
+            let found = context(value).is_other(name, ["off", "on"]);
+            assert_eq!(found.map_err(|error| error.message().to_owned()), expect.map_err(str::to_owned), "{value}");
+        };
+        check("given", "on", Ok(true));
+        check("given", "off", Ok(false));
+        check("absent", "on", Ok(false));
+        check("given", "maybe", Err("given=maybe: choose off or on"));
+    }
+
+    #[test]
+    fn a_world_is_named_by_its_option_or_by_the_seed() {
+        let check = |value: &str, expect: Result<u64, &str>| {
+            let found = context(value).world("given");
+            assert_eq!(found.map_err(|error| error.message().to_owned()), expect.map_err(str::to_owned), "{value}");
+        };
+        check("7", Ok(7));
+        check("", Ok(9));
+        check("mine", Err("given=mine cannot be read; write it as in given=7"));
+        check("9007199254740993", Err("given must be at most 9007199254740992"));
+        assert_eq!(context("7").world("absent").unwrap(), 9);
+        assert_eq!(Context::new(u64::MAX, vec![]).world("given").unwrap(), LARGEST_WORLD);
     }
 }

@@ -41,7 +41,7 @@ pub struct WeightsIteration {
     pub validation: Option<f64>,
 }
 
-/// The subject of a warning: one is told again only after an iteration without it.
+/// The subject of a warning. A warning is repeated only if an iteration without it came between.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WarningSubject {
     /// Rewards carry no signal.

@@ -1,4 +1,4 @@
-//! What is told about a router: features of conversations, reasons of decisions, policies on a recorded log.
+//! What users see of a router: features of conversations, explanations of decisions, estimates for policies from a recorded log.
 
 use super::*;
 use crate::LearnError;
