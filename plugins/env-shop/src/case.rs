@@ -1,6 +1,7 @@
 //! A case: one customer with one order and a wish, and the shop's records.
 
-use crate::house::{FACTS, Facts, House, RESOLUTIONS, Record};
+use crate::desk::Talk;
+use crate::house::{FACTS, Facts, House, RESOLUTIONS, Record, told};
 use clawhost_sdk::{Random, Result};
 use serde_json::{Value, json};
 
@@ -50,9 +51,8 @@ impl Case {
     }
 
     /// The value of a fact.
-    pub(crate) fn value(&self, fact: usize) -> &'static str {
-        let value = self.facts.get(fact).copied().unwrap_or(0);
-        FACTS.get(fact).and_then(|fact| fact.values.get(value)).copied().unwrap_or("?")
+    pub(crate) fn value(&self, fact: usize, talk: Talk) -> String {
+        told(&(fact, self.facts.get(fact).copied().unwrap_or(0)), talk)
     }
 
     /// The shop's records before the first action.
@@ -69,19 +69,23 @@ impl Case {
         })
     }
 
-    /// The expected final records, and what the customer should be told.
-    pub(crate) fn reference(&self) -> String {
+    /// The expected final records, and what the customer should be told; nothing in terse talk.
+    pub(crate) fn reference(&self, talk: Talk) -> String {
         let mut records = self.records();
         let resolution = RESOLUTIONS.get(self.house.expected(&self.facts)).copied().unwrap_or("deny");
         // The case's own order is open at the beginning.
         let _ = book(&mut records, &self.order, resolution);
-        json!({"state": records, "communicate": [self.order, self.amount()]}).to_string()
+        let communicate = match talk {
+            Talk::Full => vec![self.order.clone(), self.amount()],
+            Talk::Terse => Vec::new(),
+        };
+        json!({"state": records, "communicate": communicate}).to_string()
     }
 
     /// The facts of one record as lines.
-    pub(crate) fn lines(&self, record: Record) -> String {
+    pub(crate) fn lines(&self, record: Record, talk: Talk) -> String {
         let of_record = (0..).zip(&FACTS).filter(|(_, fact)| fact.record == record);
-        of_record.map(|(position, fact)| format!("{}: {}\n", fact.name, self.value(position))).collect()
+        of_record.map(|(position, fact)| format!("{}: {}\n", fact.name, self.value(position, talk))).collect()
     }
 }
 

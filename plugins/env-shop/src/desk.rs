@@ -11,8 +11,20 @@ pub(crate) const LOOK_UP_ORDER: &str = "look_up_order";
 /// Shows the facts of the customer.
 pub(crate) const LOOK_UP_CUSTOMER: &str = "look_up_customer";
 
-/// The template of a tool call; `<...>` is replaced by values of the case.
-pub(crate) fn call(tool: &str) -> String {
+/// How cases are told, and closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Talk {
+    /// In sentences, with tools.
+    Full,
+    /// In few words: an answer is the name of a tool. For tiny models.
+    Terse,
+}
+
+/// The template of a tool call; `<...>` is replaced by values of the case. In terse talk, an answer.
+pub(crate) fn call(tool: &str, talk: Talk) -> String {
+    if talk == Talk::Terse {
+        return format!("answer {tool}");
+    }
     match tool {
         LOOK_UP_ORDER => format!(r#"call {tool} {{"order_id": "<order>"}}"#),
         LOOK_UP_CUSTOMER => format!(r#"call {tool} {{"customer_id": "<customer>"}}"#),
@@ -100,6 +112,20 @@ impl Desk {
     /// A desk before the first action.
     pub(crate) fn new(records: Value) -> Self {
         Self { records, looked: [false; 2], actions: 0, closed: None, told: String::new() }
+    }
+
+    /// The call that an answer in terse talk stands for. `None`: it names no tool.
+    pub(crate) fn meant(answer: &str, order: &str, customer: &str, amount: &str) -> Option<ToolCall> {
+        let name = answer.trim();
+        let arguments = match name {
+            LOOK_UP_ORDER => serde_json::json!({ "order_id": order }),
+            LOOK_UP_CUSTOMER => serde_json::json!({ "customer_id": customer }),
+            _ if RESOLUTIONS.contains(&name) => {
+                serde_json::json!({ "order_id": order, "message": format!("About order {order} of {amount}: we have decided.") })
+            }
+            _ => return None,
+        };
+        Some(ToolCall::new("terse", name, arguments.to_string()))
     }
 
     /// Runs one tool for the case of this order and customer. `slip` is the resolution that the till books instead, if it slips.

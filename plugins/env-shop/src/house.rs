@@ -2,6 +2,7 @@
 //!
 //! All of it is drawn from one number, so that no text about one house is true of another.
 
+use crate::desk::Talk;
 use clawhost_sdk::Random;
 
 /// The record of a fact.
@@ -35,6 +36,16 @@ pub(crate) const FACTS: [Fact; 8] = [
     Fact { name: "damaged", values: &["yes", "no"], record: Record::Order },
     Fact { name: "coupon", values: &["yes", "no"], record: Record::Order },
 ];
+
+/// The text of a value, by positions of fact and value. In terse talk each value is one word that no other fact has.
+pub(crate) fn told((fact, value): &(usize, usize), talk: Talk) -> String {
+    let fact = FACTS.get(*fact);
+    let value = fact.and_then(|fact| fact.values.get(*value)).copied().unwrap_or("?");
+    match (talk, fact) {
+        (Talk::Terse, Some(Fact { name, .. })) if ["yes", "no"].contains(&value) => format!("{name}_{value}"),
+        _ => value.to_owned(),
+    }
+}
 
 /// Facts of the customer come first.
 const CUSTOMER_FACTS: usize = 2;

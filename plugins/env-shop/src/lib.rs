@@ -14,15 +14,16 @@ mod case;
 mod desk;
 mod handbook;
 mod house;
+mod practice;
 mod review;
 
 use case::Case;
 use clawhost_sdk::{
-    Action, Context, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status, Step,
-    Task, export_environment,
+    Action, Context, Message, MessageEnvironment, Opening, OptionSpec, Params, Random, Result, Signals, Split, Status,
+    Step, Task, ToolCall, export_environment,
 };
-use desk::{Desk, Done};
-use handbook::Handbook;
+use desk::{Desk, Done, Talk};
+use handbook::{Handbook, Line};
 use house::{FACTS, RESOLUTIONS};
 
 /// The artefact that holds the records.
@@ -37,8 +38,9 @@ const DEFAULT_PATIENCE: u32 = 8;
 pub struct Shop {
     case: Case,
     desk: Desk,
-    patience: u32,
-    handbook: Handbook,
+    settings: Settings,
+    /// The handbook of a case for practice. Empty otherwise.
+    practice: Vec<Line>,
     /// The resolution that the till books instead of the requested one. `None`: it does not slip.
     slip: Option<Slip>,
     /// Random numbers of the review.
@@ -56,11 +58,14 @@ impl Slip {
     }
 }
 
+#[derive(Debug)]
 struct Settings {
     house: u64,
     noise: u64,
     patience: u32,
     handbook: Handbook,
+    talk: Talk,
+    practises: bool,
 }
 
 fn settings(context: &Context) -> Result<Settings> {
@@ -75,7 +80,12 @@ fn settings(context: &Context) -> Result<Settings> {
         "all" => Handbook::All,
         other => return Err(format!("handbook={other} is neither default nor all").into()),
     };
-    Ok(Settings { house, noise, patience, handbook })
+    let talk = if context.is_other("talk", ["full", "terse"])? { Talk::Terse } else { Talk::Full };
+    let practises = context.is_other("practice", ["no", "yes"])?;
+    if practises && talk == Talk::Full {
+        return Err("practice=yes needs talk=terse".into());
+    }
+    Ok(Settings { house, noise, patience, handbook, talk, practises })
 }
 
 impl MessageEnvironment for Shop {
@@ -83,6 +93,7 @@ impl MessageEnvironment for Shop {
     const SUMMARY: &'static str = "close the cases of a shop's customers with tools, by house rules that nobody tells";
     const SNAPSHOT: bool = true;
     const REVIEWS: bool = true;
+    const DEMONSTRATIONS: bool = true;
 
     fn options() -> Vec<OptionSpec> {
         vec![
@@ -98,6 +109,16 @@ impl MessageEnvironment for Shop {
                 "what the policy is told: `default`, or `all` the house's rules, to see what could be learned at best",
             ),
             OptionSpec::new("patience", "8", "messages before the customer leaves, 1 to 100"),
+            OptionSpec::new(
+                "talk",
+                "full",
+                "full, or terse: few words, and an answer is the name of a tool; for tiny models",
+            ),
+            OptionSpec::new(
+                "practice",
+                "no",
+                "no, or yes: cases of many other houses, each with a handbook of its own, and demonstrations that follow it",
+            ),
         ]
     }
 
@@ -111,13 +132,13 @@ impl MessageEnvironment for Shop {
 
     fn tasks(context: &Context, split: &str, offset: u64, limit: u32) -> Result<Vec<Task>> {
         let settings = settings(context)?;
-        let house = settings.house;
         let size = Self::splits().iter().find(|known| known.name == split).map_or(0, |known| known.tasks);
         let end = size.min(offset.saturating_add(u64::from(limit)));
         let task = |position| {
+            let house = if settings.practises { practice::house(position) } else { settings.house };
             let case = Case::new(house, split, position);
             Task::new(split, format!("{split}-{position}"), "")
-                .with_reference(case.reference())
+                .with_reference(case.reference(settings.talk))
                 // The environment finds the house with this attribute. The policy never sees it.
                 .with_extra("house", house.to_string())
         };
@@ -126,23 +147,37 @@ impl MessageEnvironment for Shop {
 
     fn start(params: &Params) -> Result<(Self, Opening)> {
         let shop = Self::begin(params)?;
+        let Settings { talk, handbook, .. } = shop.settings;
         let case = &shop.case;
-        let mut text = format!(
-            "A customer asks for help with an order.\norder: {}\ncustomer: {}\nitem: {}\namount: {}\n",
-            case.order,
-            case.customer,
-            case.item,
-            case.amount()
-        );
+        let mut text = match talk {
+            Talk::Terse => String::new(),
+            Talk::Full => format!(
+                "A customer asks for help with an order.\norder: {}\ncustomer: {}\nitem: {}\namount: {}\n",
+                case.order,
+                case.customer,
+                case.item,
+                case.amount()
+            ),
+        };
         for (position, fact) in FACTS.iter().enumerate() {
             let hidden = case.house.hidden.contains(&position);
-            let value = if hidden { "not looked up" } else { case.value(position) };
+            let value = if hidden { "not looked up".to_owned() } else { case.value(position, talk) };
             text.push_str(&format!("{}: {value}\n", fact.name));
         }
-        text.push_str("Close the case with one tool: refund, replace, escalate, deny or offer_credit.");
-        let hint = shop.handbook.text(&case.house);
+        let mut hint = handbook.text(&case.house, talk);
+        let (tools, text) = match talk {
+            Talk::Terse => {
+                hint.push_str(&practice::text(&shop.practice, talk));
+                (Vec::new(), text)
+            }
+            Talk::Full => {
+                text.push_str("Close the case with one tool: refund, replace, escalate, deny or offer_credit.");
+                (desk::tools(), text)
+            }
+        };
+        let observation = vec![shop.demonstrating(Message::user(text))];
         let records = case.records().to_string();
-        let opening = Opening { tools: desk::tools(), system_hint: Some(hint), ..Opening::text(text) };
+        let opening = Opening { tools, system_hint: Some(hint), observation, ..Opening::default() };
         // If the policy never acts, the records stay unchanged.
         Ok((shop, opening.leave(STATE, "application/json", records)))
     }
@@ -151,10 +186,13 @@ impl MessageEnvironment for Shop {
         self.desk.actions += 1;
         let mut step = Step::silent();
         let mut errors = 0u32;
+        if self.settings.talk == Talk::Terse {
+            step = self.answered(action, &mut errors);
+        }
         for call in &action.tool_calls {
             let slip = self.slip.and_then(|slip| slip.instead_of(&call.name));
             match self.desk.run(call, &self.case.order, &self.case.customer, slip) {
-                Ok(Done::Shown(record)) => step = step.answer(call, self.case.lines(record).trim_end()),
+                Ok(Done::Shown(record)) => step = step.answer(call, self.case.lines(record, Talk::Full).trim_end()),
                 Ok(Done::Closed { order, booked }) => {
                     step = step.answer(call, format!("booked: {booked} for order {order}"));
                 }
@@ -165,7 +203,7 @@ impl MessageEnvironment for Shop {
             }
         }
         errors += action.refused.len() as u32;
-        if action.tool_calls.is_empty() && action.refused.is_empty() {
+        if self.settings.talk == Talk::Full && action.tool_calls.is_empty() && action.refused.is_empty() {
             errors += 1;
             step = step.say("Nothing happened: cases are closed with tools.");
         }
@@ -177,9 +215,9 @@ impl MessageEnvironment for Shop {
             let text = self.review();
             return Ok(step.say(text).with_status(Status::Terminated));
         }
-        if self.desk.actions >= self.patience {
+        if self.desk.actions >= self.settings.patience {
             let text = format!("The customer has left. {}", self.review());
-            return Ok(step.say(text).with_status(Status::Truncated(format!("{} messages", self.patience))));
+            return Ok(step.say(text).with_status(Status::Truncated(format!("{} messages", self.settings.patience))));
         }
         Ok(step)
     }
@@ -208,14 +246,40 @@ impl Shop {
         let slips = random.below(100) < settings.noise;
         let further = random.between(1, RESOLUTIONS.len() as i64 - 1) as usize;
         let desk = Desk::new(case.records());
-        Ok(Self {
-            case,
-            desk,
-            patience: settings.patience,
-            handbook: settings.handbook,
-            slip: slips.then_some(Slip(further)),
-            random,
-        })
+        let mut practice = Vec::new();
+        if settings.practises {
+            practice = practice::handbook(&case.house, &mut Random::at(context.seed, "practice", 0));
+        }
+        Ok(Self { case, desk, settings, practice, slip: slips.then_some(Slip(further)), random })
+    }
+
+    /// The message, with what a reader of the handbook would do next, if this is practice.
+    fn demonstrating(&self, message: Message) -> Message {
+        match self.settings.practises {
+            true => message.demonstrating(handbook::followed(&self.practice, &self.case, self.desk.looked)),
+            false => message,
+        }
+    }
+
+    /// Does what an answer in terse talk says.
+    fn answered(&mut self, action: &Action, errors: &mut u32) -> Step {
+        let (order, customer, amount) = (&self.case.order, &self.case.customer, self.case.amount());
+        let slip = |call: &ToolCall| self.slip.and_then(|slip| slip.instead_of(&call.name));
+        let done = Desk::meant(&action.plain_text(), order, customer, &amount).map(|call| {
+            let slip = slip(&call);
+            self.desk.run(&call, order, customer, slip)
+        });
+        match done {
+            Some(Ok(Done::Shown(record))) => {
+                let shown = Message::user(self.case.lines(record, Talk::Terse));
+                Step { observation: vec![self.demonstrating(shown)], ..Step::silent() }
+            }
+            Some(Ok(Done::Closed { .. })) => Step::silent(),
+            Some(Err(_)) | None => {
+                *errors += 1;
+                Step { observation: vec![self.demonstrating(Message::user("?\n"))], ..Step::silent() }
+            }
+        }
     }
 
     /// The records and messages at the end of the case.
@@ -229,7 +293,8 @@ impl Shop {
         if booked && told && should == self.desk.records {
             return "Review: as the house wants it.".to_owned();
         }
-        review::review(&self.case, &desk::call(expected), &self.desk.looked, &mut self.random).to_string()
+        let talk = self.settings.talk;
+        review::review(&self.case, &desk::call(expected, talk), &self.desk.looked, talk, &mut self.random).to_string()
     }
 }
 

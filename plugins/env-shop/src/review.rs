@@ -4,6 +4,7 @@
 //! review may be right, too narrow, too wide or wrong, and only measuring tells which.
 
 use crate::case::Case;
+use crate::desk::Talk;
 use crate::house::FACTS;
 use clawhost_sdk::{Random, Review};
 
@@ -36,15 +37,15 @@ fn named(case: &Case, random: &mut Random) -> Vec<usize> {
 }
 
 /// The review of a case that was closed with another resolution than expected.
-pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], random: &mut Random) -> Review {
+pub(crate) fn review(case: &Case, expected: &str, looked: &[bool; 2], talk: Talk, random: &mut Random) -> Review {
     let named = named(case, random);
     let name = |fact: &usize| FACTS.get(*fact).map_or("?", |fact| fact.name);
     let review = Review::expected(expected).remark("Review: not what the house wants.");
-    let review = named.iter().fold(review, |review, fact| review.because(name(fact), case.value(*fact)));
+    let review = named.iter().fold(review, |review, fact| review.because(name(fact), case.value(*fact, talk)));
     let tools = [crate::desk::LOOK_UP_CUSTOMER, crate::desk::LOOK_UP_ORDER];
     let unseen = case.house.hidden.iter().zip(looked).zip(tools);
     let unseen = unseen.filter(|((hidden, looked), _)| named.contains(hidden) && !**looked);
-    unseen.fold(review, |review, ((hidden, _), tool)| review.not_looked_up(name(hidden), crate::desk::call(tool)))
+    unseen.fold(review, |review, ((hidden, _), tool)| review.not_looked_up(name(hidden), crate::desk::call(tool, talk)))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ fn the_expected_tool_produces_the_records_of_the_reference() {
     for position in 0..50 {
         let params = params(3, position, 1, &[("noise", "0")]);
         let case = case(&params);
-        let reference: serde_json::Value = serde_json::from_str(&case.reference()).unwrap();
+        let reference: serde_json::Value = serde_json::from_str(&case.reference(Talk::Full)).unwrap();
         let expected = RESOLUTIONS[case.house.expected(&case.facts)];
         for tool in RESOLUTIONS {
             let transcript = play_messages::<Shop>(params.clone(), &[close(&case, tool)]);
@@ -56,9 +56,10 @@ fn two_facts_are_shown_only_after_a_look_up() {
         let actions = [look(&case, desk::LOOK_UP_CUSTOMER), look(&case, desk::LOOK_UP_ORDER)];
         let transcript = play_messages::<Shop>(params, &actions);
         assert_eq!(transcript.observations[0].matches("not looked up").count(), 2, "{}", transcript.observations[0]);
-        assert_eq!(transcript.observations[1], case.lines(Record::Customer).trim_end());
-        assert_eq!(transcript.observations[2], case.lines(Record::Order).trim_end());
-        let [customer, order] = case.house.hidden.map(|fact| format!("{}: {}", FACTS[fact].name, case.value(fact)));
+        assert_eq!(transcript.observations[1], case.lines(Record::Customer, Talk::Full).trim_end());
+        assert_eq!(transcript.observations[2], case.lines(Record::Order, Talk::Full).trim_end());
+        let [customer, order] =
+            case.house.hidden.map(|fact| format!("{}: {}", FACTS[fact].name, case.value(fact, Talk::Full)));
         let shows =
             |observation: usize, fact: &String| transcript.observations[observation].lines().any(|line| line == fact);
         assert!(shows(1, &customer) && !shows(0, &customer));
@@ -219,7 +220,7 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
             action.tool_calls = message
                 .tool_calls
                 .iter()
-                .map(|call| clawhost_sdk::ToolCall::new(call.id.clone(), call.name.clone(), call.arguments.clone()))
+                .map(|call| ToolCall::new(call.id.clone(), call.name.clone(), call.arguments.clone()))
                 .collect();
             messages.push(message);
             let step = shop.step(&action.into(), &mut Signals::default()).unwrap();
@@ -234,12 +235,12 @@ fn follower(house: u64, prompt: &dyn Fn(&Case) -> String) -> f64 {
 
 /// The house's rules in the follower's grammar.
 fn rules(case: &Case) -> String {
-    handbook::rules(&case.house)
+    handbook_lines(&case.house, true)
 }
 
 /// The rules about looking.
 fn looking(case: &Case) -> String {
-    handbook::looking(&case.house)
+    handbook_lines(&case.house, false)
 }
 
 #[test]
@@ -275,4 +276,99 @@ fn options_are_checked_and_a_house_can_be_chosen() {
     assert!(Shop::tasks(&context(&[]), "test", 1000, 5).unwrap().is_empty());
     let stranger = Params { task: Task::new("train", "train-x", ""), context: context(&[]), max_turns: 1 };
     assert!(Shop::start(&stranger).unwrap_err().message().contains("no task of this shop"));
+}
+
+/// The lines of the full handbook: its rules, or where to look.
+fn handbook_lines(house: &house::House, rules: bool) -> String {
+    let text = |line: &Line| format!("{}\n", line.text(Talk::Full));
+    Line::all(house).iter().map(text).filter(|line| line.contains("is not looked up") != rules).collect()
+}
+
+const TERSE: (&str, &str) = ("talk", "terse");
+
+#[test]
+fn in_terse_talk_an_answer_is_the_name_of_a_tool_and_every_value_one_word() {
+    for position in 0..50 {
+        let params = params(3, position, 1, &[TERSE, ("noise", "0")]);
+        let case = case(&params);
+        let expected = RESOLUTIONS[case.house.expected(&case.facts)];
+        for tool in RESOLUTIONS {
+            let answers = ["what?", desk::LOOK_UP_CUSTOMER, desk::LOOK_UP_ORDER, tool].map(Message::assistant);
+            let transcript = play_messages::<Shop>(params.clone(), &answers);
+            assert!(transcript.over);
+            assert_eq!(transcript.last().contains("as the house wants it"), tool == expected, "{}", transcript.last());
+            let shown = transcript.observations[2..4].join("");
+            for line in shown.lines().filter(|line| !line.starts_with("Review")) {
+                let (_, value) = line.split_once(": ").unwrap();
+                assert!(!value.contains(' ') && !["yes", "no"].contains(&value), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn practice_shows_a_handbook_of_another_house_and_demonstrates_what_follows_from_it() {
+    let options = [TERSE, ("practice", "yes"), ("noise", "0")];
+    let (mut right, mut looked, mut handbooks) = (0, 0, std::collections::BTreeSet::new());
+    for position in 0..200 {
+        let params = params(3, position, position, &options);
+        let (_, opening) = Shop::start(&params).unwrap();
+        handbooks.insert(opening.system_hint.clone());
+        let mut answers = Vec::new();
+        let transcript = loop {
+            let (mut shop, opening) = Shop::start(&params).unwrap();
+            let mut observation = opening.observation;
+            for answer in &answers {
+                let action = Action { message: Message::assistant(*answer), refused: Vec::new() };
+                observation = shop.step(&action, &mut Signals::default()).unwrap().observation;
+            }
+            match observation.last().and_then(Message::demonstration) {
+                Some(answer) => answers.push(
+                    RESOLUTIONS
+                        .into_iter()
+                        .chain([desk::LOOK_UP_CUSTOMER, desk::LOOK_UP_ORDER])
+                        .find(|tool| *tool == answer)
+                        .unwrap(),
+                ),
+                None => {
+                    break play_messages::<Shop>(
+                        params.clone(),
+                        &answers.iter().copied().map(Message::assistant).collect::<Vec<_>>(),
+                    );
+                }
+            }
+        };
+        looked += answers.len() - 1;
+        right += usize::from(transcript.last().contains("as the house wants it"));
+    }
+    assert!((120..190).contains(&right), "a handbook that lacks lines is right in most cases: {right} of 200");
+    assert!(looked > 100 && handbooks.len() > 190, "{looked} {}", handbooks.len());
+}
+
+#[test]
+fn the_follower_of_a_handbook_obeys_the_most_specific_line_and_of_equal_ones_the_last() {
+    let params = params(3, 0, 1, &[TERSE]);
+    let case = case(&params);
+    let all = Line::all(&case.house);
+    let seen = [true, true];
+    for position in 0..200 {
+        let facts = case.house.draw(&mut Random::new(position));
+        let drawn = Case { facts, ..case.clone() };
+        assert_eq!(handbook::followed(&all, &drawn, seen), RESOLUTIONS[drawn.house.expected(&facts)], "{facts:?}");
+    }
+    let twice = [all[0].clone(), all[1].clone()];
+    let mut facts = case.facts;
+    for (fact, value) in case.house.rules[..2].iter().flat_map(|rule| &rule.conditions) {
+        facts[*fact] = *value;
+    }
+    let drawn = Case { facts, ..case.clone() };
+    assert_eq!(handbook::followed(&twice, &drawn, seen), RESOLUTIONS[case.house.rules[1].resolution]);
+    assert_eq!(handbook::followed(&[], &case, seen), RESOLUTIONS[case.house.default]);
+    assert!(handbook::followed(&all, &case, [false, false]).starts_with("look_up"), "hidden facts are looked up first");
+}
+
+#[test]
+fn practice_needs_terse_talk() {
+    let context = Context::new(1, vec![("practice".to_owned(), "yes".to_owned())]);
+    assert!(Shop::check(&context).unwrap_err().message().contains("talk=terse"));
 }
