@@ -49,6 +49,6 @@ pub use layer::WeightsLayer;
 pub use open::LearningSettings;
 pub use rotary::angles;
 pub use service::{ChatFormat, LEFT_OUT, LocalModel, Overlong};
-pub use tiny::TinyModel;
+pub use tiny::{TinyModel, Vocabulary};
 pub use token_calls::TokenCalls;
 pub use weight_files::Stored;

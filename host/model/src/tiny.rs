@@ -1,16 +1,49 @@
-//! Creates tiny models: each character is a token, and weights are initialised from a seed.
+//! Creates tiny models: each character or word is a token, and weights are initialised from a seed.
 
 use crate::folder::ModelFolder;
 use crate::generate::Sampling;
-use crate::tokens::{TextHost, alphabet_json};
+use crate::tokens::{TextHost, alphabet_json, words_json};
 use crate::{Architecture, LocalModelError, ModelConfig, RotaryScaling, initial};
+use clawhost_core::escaped;
 use std::collections::BTreeMap;
+
+/// Longest part of a token that a message repeats, in bytes.
+const SHOWN_BYTES: usize = 40;
+
+/// The tokens of a tiny model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vocabulary {
+    /// Characters, each once. The last one ends an answer.
+    Characters(String),
+    /// Words and marks, each once. A text with other words can be read: they all are one token. A token of its own ends an answer.
+    Words(Vec<String>),
+}
+
+impl Vocabulary {
+    /// All tokens in the order of their numbers.
+    fn tokens(&self) -> Vec<String> {
+        match self {
+            Self::Characters(characters) => characters.chars().map(String::from).collect(),
+            Self::Words(words) => {
+                let (unknown, end) = (UNKNOWN.to_owned(), END.to_string());
+                std::iter::once(unknown).chain(words.iter().cloned()).chain([end]).collect()
+            }
+        }
+    }
+
+    fn tokenizer(&self, tokens: &[String]) -> String {
+        match self {
+            Self::Characters(characters) => alphabet_json(&characters.chars().collect::<Vec<_>>()),
+            Self::Words(_) => words_json(tokens),
+        }
+    }
+}
 
 /// The settings of a tiny model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TinyModel {
-    /// Its characters, each once. The last one ends an answer.
-    pub alphabet: String,
+    /// Its tokens.
+    pub vocabulary: Vocabulary,
     /// Width of the residual stream.
     pub width: usize,
     /// Blocks.
@@ -31,7 +64,7 @@ impl Default for TinyModel {
     /// 99,456 weights: enough for number games, and small enough to learn in a minute.
     fn default() -> Self {
         Self {
-            alphabet: "0123456789+=<>?#".into(),
+            vocabulary: Vocabulary::Characters("0123456789+=<>?#".into()),
             width: 64,
             layers: 2,
             mlp_width: None,
@@ -45,14 +78,16 @@ impl Default for TinyModel {
 
 /// The end of an answer in models for text: the symbol for "end of transmission", which texts do not contain.
 const END: char = '␄';
+/// The token of every unknown word.
+const UNKNOWN: &str = "<unknown>";
 
 impl TinyModel {
     /// A model that can read and write any plain text: lines of printable ASCII. 104,640 weights, with a context for
     /// text games.
     #[must_use]
     pub fn for_text() -> Self {
-        let alphabet = ['\n'].into_iter().chain(' '..='~').chain([END]).collect();
-        Self { alphabet, context: 2048, ..Self::default() }
+        let characters = ['\n'].into_iter().chain(' '..='~').chain([END]).collect();
+        Self { vocabulary: Vocabulary::Characters(characters), context: 2048, ..Self::default() }
     }
 }
 
@@ -73,15 +108,14 @@ impl TinyModel {
     /// # Errors
     /// A character occurs twice, there are fewer than two, or the heads do not divide the width.
     pub fn make(&self) -> Result<ModelFolder, LocalModelError> {
-        let characters: Vec<char> = self.alphabet.chars().collect();
-        let twice = characters
-            .iter()
-            .enumerate()
-            .find(|(place, one)| characters.iter().take(*place).any(|other| other == *one));
-        if let Some((_, character)) = twice {
-            return Err(LocalModelError::Config(format!("the alphabet has {character:?} twice")));
+        let tokens = self.vocabulary.tokens();
+        let twice =
+            tokens.iter().enumerate().find(|(place, one)| tokens.iter().take(*place).any(|other| other == *one));
+        if let Some((_, token)) = twice {
+            let shown = escaped(token, SHOWN_BYTES);
+            return Err(LocalModelError::Config(format!("the alphabet has '{shown}' twice")));
         }
-        let Some(end) = characters.last().filter(|_| characters.len() >= 2) else {
+        let Some(end) = tokens.last().filter(|_| tokens.len() >= 2) else {
             return Err(LocalModelError::Config(
                 "an alphabet has two characters or more; the last ends an answer".into(),
             ));
@@ -95,7 +129,7 @@ impl TinyModel {
         }
         let config = ModelConfig {
             architecture: Architecture::Qwen3,
-            vocabulary: characters.len(),
+            vocabulary: tokens.len(),
             width: self.width,
             layers: self.layers,
             heads: self.heads,
@@ -115,15 +149,15 @@ impl TinyModel {
             // with the weights, so smaller weights change direction sooner. Sums below 100, 450 steps of rewards: 0.91
             // correct instead of 0.86.
             initial_deviation: (0.1 / self.width as f64).sqrt(),
-            end_tokens: vec![characters.len() as u32 - 1],
+            end_tokens: vec![tokens.len() as u32 - 1],
         };
         Ok(ModelFolder {
             weights: initial(&config, self.seed),
             config,
-            tokenizer_json: alphabet_json(&characters),
+            tokenizer_json: self.vocabulary.tokenizer(&tokens),
             template: Some(if self.includes_system_prompt { TEMPLATE_WITH_SYSTEM } else { TEMPLATE }.to_owned()),
             tool_template: None,
-            words: BTreeMap::from([("eos_token".to_owned(), end.to_string())]),
+            words: BTreeMap::from([("eos_token".to_owned(), end.clone())]),
             sampling: Sampling::default(),
             ignored: Vec::new(),
             texts: TextHost::InProcess,
@@ -212,8 +246,8 @@ mod tests {
             let error = tiny.make().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         };
-        check(TinyModel { alphabet: "abca".into(), ..TinyModel::default() }, "'a' twice");
-        check(TinyModel { alphabet: "a".into(), ..TinyModel::default() }, "two characters");
+        check(TinyModel { vocabulary: Vocabulary::Characters("abca".into()), ..TinyModel::default() }, "'a' twice");
+        check(TinyModel { vocabulary: Vocabulary::Characters("a".into()), ..TinyModel::default() }, "two characters");
         check(TinyModel { heads: 3, ..TinyModel::default() }, "width of 64 for 3 heads");
         check(TinyModel { layers: 0, ..TinyModel::default() }, "no size is 0");
     }
@@ -279,5 +313,24 @@ mod tests {
             &|folder| std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap(),
             "a shard is called",
         );
+    }
+
+    #[test]
+    fn words_are_tokens_and_unknown_ones_share_one() {
+        let words = ["when", "is", "gold", ":", "offer_credit"].map(String::from).to_vec();
+        let made = TinyModel { vocabulary: Vocabulary::Words(words), ..TinyModel::default() }.make().unwrap();
+        assert_eq!(made.config.vocabulary, 7);
+        let place = tempfile::tempdir().unwrap();
+        made.write(place.path()).unwrap();
+        let read = ModelFolder::read(place.path(), &TextHost::InProcess).unwrap();
+        let tokenizer = read.texts().unwrap().tokenizer;
+        let check = |text: &str, tokens: &[u32]| assert_eq!(tokenizer.encode(text).unwrap(), tokens, "{text}");
+        check("when gold is  gold:\noffer_credit", &[1, 3, 2, 3, 4, 5]);
+        check("silver gold", &[0, 3]);
+        check("gold\u{2404}", &[3, 6]);
+        assert_eq!(tokenizer.decode(&[5], true).unwrap(), "offer_credit");
+        let twice = Vocabulary::Words(vec!["a".into(), "a".into()]);
+        let error = TinyModel { vocabulary: twice, ..TinyModel::default() }.make().unwrap_err().to_string();
+        assert!(error.contains("'a' twice"), "{error}");
     }
 }

@@ -159,8 +159,8 @@ mod tests {
     use std::future::{pending, ready};
 
     fn open(folder: &Path, includes_system_prompt: bool, system: Option<&str>) -> Result<Conversation, AppError> {
-        let alphabet = Some("0123456789+=#".to_owned());
-        let new = NewModel { width: 16, context: 32, alphabet, overwrite: true, ..NewModel::new(folder) };
+        let vocabulary = Some(clawhost_model::Vocabulary::Characters("0123456789+=#".to_owned()));
+        let new = NewModel { width: 16, context: 32, vocabulary, overwrite: true, ..NewModel::new(folder) };
         create_model(&NewModel { includes_system_prompt, ..new }).unwrap();
         let settings = ChatSettings { system: system.map(str::to_owned), max_tokens: 6, ..ChatSettings::default() };
         Conversation::open(folder, None, settings, &ModelSettings::default(), &Silent)

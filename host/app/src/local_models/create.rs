@@ -4,7 +4,7 @@ use super::SEED;
 use super::folder::check_empty;
 use crate::{AppError, RequestError};
 use clawhost_core::Digest;
-use clawhost_model::{LocalModelError, TinyModel, digest};
+use clawhost_model::{LocalModelError, TinyModel, Vocabulary, digest};
 use std::path::PathBuf;
 
 /// Default width of the residual stream.
@@ -23,8 +23,8 @@ pub struct NewModel {
     pub folder: PathBuf,
     /// The seed of the weights: equal settings give equal weights.
     pub seed: u64,
-    /// Its characters, each once. The last one ends an answer. `None`: those of plain text.
-    pub alphabet: Option<String>,
+    /// Its tokens. `None`: the characters of plain text.
+    pub vocabulary: Option<Vocabulary>,
     /// Width of the residual stream, a multiple of twice the number of heads.
     pub width: u16,
     /// Blocks.
@@ -47,7 +47,7 @@ impl NewModel {
         Self {
             folder: folder.into(),
             seed: SEED,
-            alphabet: None,
+            vocabulary: None,
             width: WIDTH,
             layers: LAYERS,
             heads: HEADS,
@@ -80,9 +80,15 @@ const SUM: &str = "1+1=";
 /// An example prompt that the model can read: a sum, or else its first letters or digits.
 fn first_prompt(model: &TinyModel) -> Option<String> {
     let room = model.context.saturating_sub(1);
-    let knows = |text: &str| text.chars().all(|character| model.alphabet.contains(character));
-    let plain = || model.alphabet.chars().filter(|character| character.is_alphanumeric()).take(room.min(3)).collect();
-    let prompt = if knows(SUM) && SUM.len() <= room { SUM.to_owned() } else { plain() };
+    let prompt = match &model.vocabulary {
+        Vocabulary::Words(words) => words.iter().take(room.min(1)).cloned().collect(),
+        Vocabulary::Characters(alphabet) if SUM.chars().all(|one| alphabet.contains(one)) && SUM.len() <= room => {
+            SUM.to_owned()
+        }
+        Vocabulary::Characters(alphabet) => {
+            alphabet.chars().filter(|character| character.is_alphanumeric()).take(room.min(3)).collect()
+        }
+    };
     (!prompt.is_empty()).then_some(prompt)
 }
 
@@ -95,7 +101,7 @@ pub fn create_model(new: &NewModel) -> Result<CreatedModel, AppError> {
         check_empty(&new.folder, true)?;
     }
     let tiny = TinyModel {
-        alphabet: new.alphabet.clone().unwrap_or_else(|| TinyModel::for_text().alphabet),
+        vocabulary: new.vocabulary.clone().unwrap_or_else(|| TinyModel::for_text().vocabulary),
         width: new.width.into(),
         layers: new.layers.into(),
         heads: new.heads.into(),
@@ -127,7 +133,8 @@ mod tests {
     #[test]
     fn a_model_can_read_its_example_prompt() {
         let check = |alphabet: &str, context, expect: Option<&str>| {
-            let model = TinyModel { alphabet: alphabet.into(), context, ..TinyModel::default() };
+            let model =
+                TinyModel { vocabulary: Vocabulary::Characters(alphabet.into()), context, ..TinyModel::default() };
             assert_eq!(first_prompt(&model).as_deref(), expect, "{alphabet} {context}");
         };
         check("0123456789+=#", 64, Some("1+1="));

@@ -215,8 +215,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_streamed_and_equal_seeds_give_equal_answers() {
         let folder = tempfile::tempdir().unwrap();
-        let alphabet = Some("0123456789+=#".to_owned());
-        create_model(&NewModel { width: 16, context: 32, alphabet, ..NewModel::new(folder.path()) }).unwrap();
+        let vocabulary = Some(clawhost_model::Vocabulary::Characters("0123456789+=#".to_owned()));
+        create_model(&NewModel { width: 16, context: 32, vocabulary, ..NewModel::new(folder.path()) }).unwrap();
         let generator = TextGenerator::read(folder.path(), None, &TextHost::InProcess, &Silent).unwrap();
         let models = ModelSettings::default();
         let request = GenerateRequest { max_tokens: 9, seed: 4, ..GenerateRequest::new("1+1=") };

@@ -8,6 +8,7 @@ mod folder;
 mod generate;
 
 pub use chat::{Answered, ChatSettings, Conversation, Turn};
+pub use clawhost_model::Vocabulary;
 pub use clawhost_model::generate::{Finish, Sampling};
 pub use clawhost_model::{AdapterSettings, LocalModelError, ModelConfig, RotaryScaling, Stored};
 pub use create::{CONTEXT, CreatedModel, HEADS, LAYERS, NewModel, WIDTH, create_model};

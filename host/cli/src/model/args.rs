@@ -51,6 +51,10 @@ pub(crate) struct InitArgs {
     /// enough for number games such as `env_guess.wasm?talk=terse` [default: those of plain text]
     #[arg(long, value_name = "TEXT")]
     pub(crate) alphabet: Option<String>,
+    /// Its words and marks, separated by spaces, in place of characters. A few dozen suffice for tasks in few words, such as
+    /// `env_shop.wasm?talk=terse`
+    #[arg(long, value_name = "TEXT", conflicts_with = "alphabet")]
+    pub(crate) words: Option<String>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=4096), help = with_default("Width of the residual stream; twice the heads divide it", WIDTH))]
     pub(crate) width: Option<u16>,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), help = with_default("Blocks", LAYERS))]

@@ -5,14 +5,17 @@ use super::print_json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::shell::quoted;
-use clawhost_app::local_models::{CreatedModel, NewModel, create_model};
+use clawhost_app::local_models::{CreatedModel, NewModel, Vocabulary, create_model};
 use std::io::Write as _;
 
 pub(super) fn init(context: &Context, arguments: &InitArgs) -> anyhow::Result<Exit> {
     let usual = NewModel::new(&arguments.folder);
+    let words = arguments.words.as_ref().map(|text| text.split_whitespace().map(str::to_owned).collect());
+    let characters = arguments.alphabet.clone().map(Vocabulary::Characters);
+    let vocabulary = words.map(Vocabulary::Words).or(characters);
     let created = create_model(&NewModel {
         seed: arguments.seed.unwrap_or(usual.seed),
-        alphabet: arguments.alphabet.clone(),
+        vocabulary,
         width: arguments.width.unwrap_or(usual.width),
         layers: arguments.layers.unwrap_or(usual.layers),
         heads: arguments.heads.unwrap_or(usual.heads),

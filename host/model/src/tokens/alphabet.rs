@@ -1,4 +1,4 @@
-//! Tokenizers of single characters, for tiny models.
+//! Tokenizers of single characters and of whole words, for tiny models.
 
 use serde_json::{Map, Value, json};
 
@@ -24,7 +24,30 @@ pub fn alphabet_json(characters: &[char]) -> String {
     format!("{document:#}\n")
 }
 
-/// The characters of such a vocabulary in order of their numbers, or `None` if it is another kind.
+/// The `tokenizer.json` of a vocabulary of words: the first one stands for unknown words, and the last one is special. Texts are split
+/// into words and marks, and answers are joined by spaces. Hugging Face's library reads it.
+pub fn words_json(words: &[String]) -> String {
+    let vocabulary: Map<String, Value> =
+        (0..).zip(words).map(|(id, word): (u32, _)| (word.clone(), json!(id))).collect();
+    let special: Vec<Value> = (0u32..)
+        .zip(words)
+        .skip(words.len().saturating_sub(1))
+        .map(|(id, content)| {
+            json!({
+                "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true,
+            })
+        })
+        .collect();
+    let document = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": special, "normalizer": null,
+        "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
+        "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": words.first() },
+    });
+    format!("{document:#}\n")
+}
+
+/// The characters of a vocabulary of characters in order of their numbers, or `None` if it is another kind.
 pub(super) fn characters(document: &Value) -> Option<Vec<char>> {
     let model = document.get("model")?;
     let splits = document.get("pre_tokenizer")?.get("pattern")?.get("Regex")? == ANY;

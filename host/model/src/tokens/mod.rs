@@ -18,7 +18,7 @@ mod texts;
 mod tokenizer;
 mod tool_calls;
 
-pub use alphabet::alphabet_json;
+pub use alphabet::{alphabet_json, words_json};
 pub use incremental::IncrementalText;
 pub(crate) use limits::TOKENIZER_BYTES;
 pub use serve::serve_texts;
