@@ -5,7 +5,7 @@ use clawhost_core::{Episode, SpecDocument};
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::{Decision, Test};
 use clawhost_learn::harness::{Admission, HarnessSettings};
-use clawhost_learning::{GatePlan, HarnessPlan, IterationReport, LearnPlan, LearnReport, LearnStart, learn};
+use clawhost_learning::{GatePlan, HarnessPlan, IterationReport, LearnPlan, LearnReport, LearnStart, Schedule, learn};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ async fn learned(world: &World) -> LearnReport {
         ..small.harness()
     };
     let play = clawhost_play::Plan { episodes: budget.batch, group: 1, ..small.play.clone() };
-    let plan = LearnPlan { iterations: budget.batches, play, test_pairs: small.test_pairs };
+    let plan = LearnPlan { iterations: budget.batches, play, test_pairs: small.test_pairs, schedule: Schedule::Joint };
     let ports = world.ports(vec![Box::new(world.harness(harness))]);
     let start = LearnStart::New(SpecDocument::none());
     learn(World::run(), plan, ports, start, &world.cancel, &world.watching).await.unwrap()

@@ -11,7 +11,7 @@ use clawhost_learn::gate::Decision;
 use clawhost_learn::playbook::Playbook as Book;
 use clawhost_learning::{
     EvolutionReport, EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport,
-    LearnStart, LearningError, Reflecting, learn,
+    LearnStart, LearningError, Reflecting, Schedule, learn,
 };
 use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, StopReason};
 use clawhost_testkit::{Counting, Free, Judge, Shelf, Still, Watching, plan};
@@ -199,7 +199,7 @@ fn world_of(manner: Manner, environment: Counting, reward: Arc<dyn Reward>) -> W
         environment: Arc::new(environment),
         rewards: vec![ScoringRule::new(reward, vec![])],
         evolves: true,
-        plan: LearnPlan { iterations: 1, play: Plan { group: 4, ..plan(4) }, test_pairs: 8 },
+        plan: LearnPlan { iterations: 1, play: Plan { group: 4, ..plan(4) }, test_pairs: 8, schedule: Schedule::Joint },
         harness,
         watching: Watching::default(),
     }

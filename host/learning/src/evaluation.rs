@@ -6,6 +6,7 @@
 //! arms into phases. If such a layer is the only one, the first arm is played before the first reward.
 
 use crate::experience::by_group;
+use crate::factorial::effects;
 use crate::playbook_guidance::Arms;
 use crate::report::{ArmReport, Evaluation, Mean, Missing, SideTries};
 use crate::sides::Sides;
@@ -81,14 +82,13 @@ impl EvaluationStage {
         !self.begins_with_baseline() && self.exclusive.iter().any(|exclusive| *exclusive)
     }
 
-    /// No layer, each layer alone, and all layers.
+    /// Every set of layers: none, each layer alone, pairs, and so on to all of them.
     fn arms(&self) -> Vec<Arm> {
         let layers = self.names.len();
-        let mut arms = vec![vec![false; layers]];
-        if layers > 1 {
-            arms.extend((0..layers).map(|alone| (0..layers).map(|layer| layer == alone).collect()));
-        }
-        arms.push(vec![true; layers]);
+        let sets = 1u32.checked_shl(u32::try_from(layers).unwrap_or(u32::MAX)).unwrap_or(0);
+        let arm = |set: u32| (0..layers).map(|layer| set >> layer & 1 == 1).collect();
+        let mut arms: Vec<Arm> = (0..sets).map(arm).collect();
+        arms.sort_by_key(|arm| arm.iter().filter(|now| **now).count());
         arms
     }
 
@@ -178,13 +178,15 @@ impl EvaluationStage {
         let against = |other: &Tested| compare(context.splits, (first, other), 1, rules);
         let mut evaluation = against(last);
         if self.names.len() > 1 {
+            evaluation.effects = effects(&self.names, arms, tested);
             let names = |arm: &Arm| -> Vec<String> {
                 let acting = self.names.iter().zip(arm).filter(|(_, now)| **now);
                 acting.map(|(name, _)| (*name).to_owned()).collect()
             };
             let report = |(arm, tested): (&Arm, &Tested)| {
                 let Evaluation { after, lift, missing, .. } = against(tested);
-                ArmReport { layers: names(arm), mean: after, lift, missing }
+                let behind = compare(context.splits, (tested, last), 1, rules).lift;
+                ArmReport { layers: names(arm), mean: after, lift, behind, missing }
             };
             evaluation.arms = arms.iter().zip(tested).skip(1).map(report).collect();
         }
@@ -319,6 +321,7 @@ fn evaluation(
         // A policy that draws nothing repeats itself: several tries are no more than one.
         lift: Mean::of(lift).map(|lift| lift.widened(pairs.div_ceil(tries))),
         arms: Vec::new(),
+        effects: Vec::new(),
         reused: 0,
         tries: None,
     }

@@ -18,7 +18,7 @@ use crate::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use crate::rollouts::Rollouts;
 use crate::source::{ExperienceRequest, ExperienceSource};
 use crate::splits::{Splits, listed};
-use crate::stage::{LayerState, LearningStage, StageContext, WarmUp};
+use crate::stage::{CurrentTurn, LayerState, LearningStage, StageContext, WarmUp};
 use crate::training_thread::TrainingThread;
 use crate::{Halt, LearnObserver, LearningError, Staged, Stopped};
 use clawhost_core::{
@@ -77,6 +77,7 @@ struct LearningLoop<'a> {
     train: Tasks,
     val: Tasks,
     training: TrainingThread,
+    turn: CurrentTurn,
     state: LoopState,
     cancel: &'a Cancel,
     observer: &'a dyn LearnObserver,
@@ -94,6 +95,7 @@ macro_rules! context {
             train: &$of.train,
             val: &$of.val,
             iteration: $of.state.iteration,
+            turn: &$of.turn,
             policy: $policy,
             training: &$of.training,
             cancel: $of.cancel,
@@ -170,7 +172,7 @@ impl<'a> LearningLoop<'a> {
         let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
         let needs = stages.iter().map(|stage| stage.needs(&plan));
         let (shown, decided) = needs.fold((0, 0), |(train, val), one| (one.train.max(train), one.val.max(val)));
-        let wanted = plan.groups().saturating_mul(plan.iterations).max(shown);
+        let wanted = plan.schedule.groups(plan.iterations, &plan.play).max(shown);
         let (order, wanted) = (lineage.order, listed(lineage.train, wanted));
         let train = fetch_shuffled(environment.as_ref(), &context, (&splits.train, order), wanted, |_| true).await?;
         let decided = listed(lineage.gate, decided.max(1));
@@ -181,7 +183,29 @@ impl<'a> LearningLoop<'a> {
         }
         let (training, state) = (TrainingThread::start()?, LoopState { lineage, ..LoopState::default() });
         let source = source.unwrap_or_else(|| Box::new(Rollouts));
-        Ok(Self { run, plan, ports, learning, stages, source, splits, train, val, training, state, cancel, observer })
+        let turn = turn(&plan, &state);
+        Ok(Self {
+            run,
+            plan,
+            ports,
+            learning,
+            stages,
+            source,
+            splits,
+            train,
+            val,
+            training,
+            turn,
+            state,
+            cancel,
+            observer,
+        })
+    }
+
+    /// Whether a layer learns in the current iteration.
+    fn is_active(&self, place: usize) -> bool {
+        let position = self.plan.schedule.at(self.state.iteration);
+        self.stages.get(place).is_some_and(|stage| position.is_active(stage.name()))
     }
 
     async fn start(&mut self, start: LearnStart, basis: Value) -> Staged<()> {
@@ -323,6 +347,7 @@ impl<'a> LearningLoop<'a> {
     /// Runs one iteration; `None` if the source has no more experience.
     async fn iterate(&mut self) -> Staged<Option<IterationReport>> {
         let number = self.state.iteration;
+        self.turn = turn(&self.plan, &self.state);
         let Some(experience) = self.next_experience().await? else {
             self.state.exhausted = true;
             self.checkpoint(None, Vec::new()).await?;
@@ -335,16 +360,17 @@ impl<'a> LearningLoop<'a> {
             // Without rewards the rest of the run would only cost money.
             return Err(StopReason::Unscored { why: unscored_reason(&episodes) }.into());
         }
-        let mut batches = Vec::with_capacity(self.stages.len());
-        for place in 0..self.stages.len() {
+        let active: Vec<usize> = (0..self.stages.len()).filter(|place| self.is_active(*place)).collect();
+        let mut batches = Vec::with_capacity(active.len());
+        for place in active.iter().copied() {
             let policy = self.serving(Some(place));
             if let Some(stage) = self.stages.get_mut(place) {
-                batches.push(stage.observe(&experience, &context!(self, policy)).await?);
+                batches.push((place, stage.observe(&experience, &context!(self, policy)).await?));
             }
         }
         let (mut report, outcomes) = self.step(batches, &experience, reward).await?;
         let mut versions = Vec::new();
-        for (place, outcome) in outcomes.into_iter().enumerate() {
+        for (place, outcome) in active.into_iter().zip(outcomes) {
             let policy = self.serving(Some(place));
             if let Some(stage) = self.stages.get_mut(place) {
                 let after = stage.after_step(outcome, &experience, &context!(self, policy)).await?;
@@ -360,22 +386,27 @@ impl<'a> LearningLoop<'a> {
 
     async fn next_experience(&mut self) -> Staged<Option<Experience>> {
         let seed = self.plan.play.seed;
+        let position = self.plan.schedule.at(self.state.iteration);
         let stages = self.stages.iter();
-        let policy = stages.fold(self.ports.policy.clone(), |policy, stage| stage.training_policy(policy, seed));
+        let policy = stages.fold(self.ports.policy.clone(), |policy, stage| match position.is_active(stage.name()) {
+            true => stage.training_policy(policy, seed),
+            false => stage.serving_policy(policy, LayerState::Now),
+        });
         let serving = self.serving(None);
-        let curriculum = self.stages.iter_mut().find_map(|stage| stage.curriculum());
+        let mut active = self.stages.iter_mut().filter(|stage| position.is_active(stage.name()));
+        let curriculum = active.find_map(|stage| stage.curriculum());
         let request = ExperienceRequest { policy, curriculum };
         self.source.next(request, &context!(self, serving)).await
     }
 
-    /// Gives every layer its batch, on the training thread.
+    /// Gives layers their batches, by their places, on the training thread. The others are not part of the transaction.
     async fn step(
         &mut self,
-        batches: Vec<Batch>,
+        batches: Vec<(usize, Batch)>,
         experience: &Experience,
         reward: Option<f64>,
     ) -> Staged<(IterationReport, Vec<LayerOutcome>)> {
-        let first = batches.first();
+        let first = batches.first().map(|(_, batch)| batch);
         let mut report = IterationReport {
             iteration: experience.number + 1,
             reward,
@@ -388,11 +419,15 @@ impl<'a> LearningLoop<'a> {
             usage: clawhost_core::Usage::default(),
         };
         let mut stages = std::mem::take(&mut self.stages);
+        let active: Vec<usize> = batches.iter().map(|(place, _)| *place).collect();
         let job = move || {
             let applied = {
-                let mut layers = Vec::with_capacity(stages.len());
-                for (stage, batch) in stages.iter_mut().zip(&batches) {
-                    layers.push((stage.layer(), batch));
+                let mut layers = Vec::with_capacity(batches.len());
+                let mut batches = batches.iter().peekable();
+                for (place, stage) in stages.iter_mut().enumerate() {
+                    if let Some((_, batch)) = batches.next_if(|(of, _)| *of == place) {
+                        layers.push((stage.layer(), batch));
+                    }
                 }
                 learn_each(&mut layers)
             };
@@ -400,9 +435,10 @@ impl<'a> LearningLoop<'a> {
         };
         let (stages, applied) = self.training.run(job).await?;
         self.stages = stages;
+        let active: Vec<_> = active.into_iter().filter_map(|place| self.stages.get(place)).collect();
         let outcomes = match applied {
             Ok(Applied { outcomes, rolled_back }) => {
-                let judged = self.stages.iter().zip(&outcomes).map(|(stage, outcome)| stage.learned(outcome));
+                let judged = active.iter().zip(&outcomes).map(|(stage, outcome)| stage.learned(outcome));
                 report.learned = match rolled_back {
                     Some(why) => Err(why.to_string()),
                     None => together(judged),
@@ -413,7 +449,7 @@ impl<'a> LearningLoop<'a> {
             Err(broken @ LearnError::Restore { .. }) => return Err(broken.into()),
             Err(why) => {
                 report.learned = Err(why.to_string());
-                self.stages.iter().map(|_| LayerOutcome::RolledBack).collect()
+                active.iter().map(|_| LayerOutcome::RolledBack).collect()
             }
         };
         self.state.learned += u64::from(report.learned.is_ok());
@@ -475,7 +511,7 @@ impl<'a> LearningLoop<'a> {
         let tests = if tested { self.plan.test_pairs } else { 0 };
         Lineage {
             runs: lineage.runs.saturating_add(1),
-            train: lineage.train.saturating_add(iteration.saturating_mul(self.plan.groups())),
+            train: lineage.train.saturating_add(self.plan.schedule.groups(iteration, &self.plan.play)),
             test: lineage.test.saturating_add(tests),
             ..lineage
         }
@@ -506,6 +542,17 @@ impl<'a> LearningLoop<'a> {
             failures,
             usage: self.ports.meter.spent(),
         })
+    }
+}
+
+/// The iteration that comes next, for the layers that learn in it.
+fn turn(plan: &LearnPlan, state: &LoopState) -> CurrentTurn {
+    let position = plan.schedule.at(state.iteration);
+    CurrentTurn {
+        own: position.own,
+        is_last: plan.schedule.is_last(state.iteration, plan.iterations),
+        play: position.play(&plan.play),
+        first_group: state.lineage.train.saturating_add(plan.schedule.groups(state.iteration, &plan.play)),
     }
 }
 

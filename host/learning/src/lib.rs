@@ -15,6 +15,7 @@ mod batch;
 mod error;
 mod evaluation;
 mod experience;
+mod factorial;
 mod functions;
 mod harness;
 mod learning_loop;
@@ -27,6 +28,7 @@ mod pool;
 mod report;
 mod rollouts;
 mod router;
+mod schedule;
 mod sides;
 mod source;
 mod splits;
@@ -51,14 +53,15 @@ pub use plan::{LearnPlan, LearnPorts, learn_digest};
 pub use playbook_guidance::UniformPlaybook;
 pub use pool::EpisodePool;
 pub use report::{
-    ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerIteration, LayerReport,
-    LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
+    ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerEffect, LayerIteration,
+    LayerReport, LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
 };
 pub use rollouts::{Rollouts, is_training_phase};
 pub use router::{RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage};
+pub use schedule::{Schedule, Turn};
 pub use source::{ExperienceRequest, ExperienceSource};
 pub use splits::{HeldOut, Splits};
-pub use stage::{AfterStep, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
+pub use stage::{AfterStep, CurrentTurn, LayerState, LearningStage, SavedLayer, StageContext, TaskNeeds, WarmUp};
 pub use test_phase::{TestPhase, TestSide};
 pub use training_thread::TrainingThread;
 pub use weights::{

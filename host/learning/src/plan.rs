@@ -1,6 +1,7 @@
 //! The plan and ports of a learning run, and its digest.
 
 use crate::LearningError;
+use crate::schedule::Schedule;
 use crate::source::ExperienceSource;
 use crate::splits::Splits;
 use crate::stage::LearningStage;
@@ -18,12 +19,14 @@ pub struct LearnPlan {
     pub play: Plan,
     /// Pairs of test episodes in the final evaluation; 0 is no evaluation.
     pub test_pairs: u64,
+    /// Which layers learn in which iteration.
+    pub schedule: Schedule,
 }
 
 impl LearnPlan {
     /// The defaults for lessons: 64 episodes per iteration in groups of 4, and 200 evaluation pairs.
     pub fn new(iterations: u64, seed: u64) -> Self {
-        Self { iterations, play: Plan::new(64, 4, seed), test_pairs: 200 }
+        Self { iterations, play: Plan::new(64, 4, seed), test_pairs: 200, schedule: Schedule::Joint }
     }
 
     /// Groups per iteration.

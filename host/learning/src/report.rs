@@ -246,8 +246,24 @@ pub struct ArmReport {
     pub mean: Option<Mean>,
     /// Mean difference from the configuration in which no layer has learned, over tasks.
     pub lift: Option<Mean>,
+    /// Mean difference of all layers together from this arm, over tasks.
+    #[serde(default)]
+    pub behind: Option<Mean>,
     /// Pairs of the two that could not be compared.
     pub missing: Missing,
+}
+
+/// What a layer contributes to the reward, on the test tasks. The arms are a full factorial design: each set of layers plays every task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LayerEffect {
+    /// The layer.
+    pub layer: String,
+    /// Mean difference with and without the layer, over all sets of the other layers: the main effect.
+    pub mean: Option<Mean>,
+    /// Mean difference of all layers from all others.
+    pub added_last: Option<Mean>,
+    /// The verdict on the main effect.
+    pub outcome: Outcome,
 }
 
 /// Before and after, on tasks that neither trained nor decided anything.
@@ -270,9 +286,12 @@ pub struct Evaluation {
     pub after: Option<Mean>,
     /// Mean difference, pair by pair.
     pub lift: Option<Mean>,
-    /// Each layer alone and all together, on the same tasks with the same seeds. Empty if only one layer learns.
+    /// Every set of layers, on the same tasks with the same seeds. Empty if only one layer learns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<ArmReport>,
+    /// What each layer contributes. Empty if only one layer learns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<LayerEffect>,
     /// What several tries of each side give. `None`: each side plays a task and seed once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<SideTries>,
@@ -313,6 +332,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What a mean difference shows by its interval.
+    pub(crate) fn of(difference: Option<&Mean>) -> Self {
+        match difference {
+            Some(mean) if mean.low > 0.0 => Self::Improved,
+            Some(mean) if mean.high < 0.0 => Self::Worse,
+            Some(_) => Self::NoSignificantChange,
+            None => Self::NotMeasured,
+        }
+    }
+
     /// As text.
     pub fn words(self) -> &'static str {
         match self {
@@ -327,12 +356,9 @@ impl Outcome {
 impl Evaluation {
     /// The result.
     pub fn outcome(&self) -> Outcome {
-        match &self.lift {
-            _ if self.missing.is_lopsided() => Outcome::NotMeasured,
-            Some(lift) if lift.low > 0.0 => Outcome::Improved,
-            Some(lift) if lift.high < 0.0 => Outcome::Worse,
-            Some(_) => Outcome::NoSignificantChange,
-            None => Outcome::NotMeasured,
+        match self.missing.is_lopsided() {
+            true => Outcome::NotMeasured,
+            false => Outcome::of(self.lift.as_ref()),
         }
     }
 }
@@ -530,6 +556,7 @@ mod tests {
             after: mean,
             lift: mean,
             arms: Vec::new(),
+            effects: Vec::new(),
             reused: 0,
             tries: None,
         };

@@ -44,14 +44,15 @@ impl ExperienceSource for Rollouts {
 
     async fn next(&mut self, request: ExperienceRequest<'_>, context: &StageContext<'_>) -> Staged<Option<Experience>> {
         let ExperienceRequest { policy, mut curriculum } = request;
-        let (number, groups) = (context.iteration, context.plan.groups());
+        let number = context.iteration;
         let plan = Plan {
             split: Some(context.splits.train.clone()),
-            first_group: context.lineage.train.saturating_add(number.saturating_mul(groups)),
+            first_group: context.turn.first_group,
             paired: false,
             branch_at: None,
-            ..context.plan.play.clone()
+            ..context.turn.play.clone()
         };
+        let groups = plan.episodes.div_ceil(u64::from(plan.group.max(1)));
         let train = context.train.clone();
         let state_id = policy.state_id();
         let positions = curriculum.as_mut().and_then(|curriculum| curriculum.positions(groups, &train));

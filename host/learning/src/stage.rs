@@ -66,6 +66,19 @@ pub struct AfterStep {
     pub versions: Vec<PlaybookVersion>,
 }
 
+/// An iteration for the layers that learn in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurrentTurn {
+    /// Iterations in which they have learned before.
+    pub own: u64,
+    /// Whether they learn in no later iteration.
+    pub is_last: bool,
+    /// The training episodes.
+    pub play: Plan,
+    /// Position of the first group of training tasks.
+    pub first_group: u64,
+}
+
 /// What a stage can use.
 pub struct StageContext<'a> {
     /// The learning run.
@@ -84,6 +97,8 @@ pub struct StageContext<'a> {
     pub val: &'a Tasks,
     /// Completed iterations.
     pub iteration: u64,
+    /// The current iteration for the layers that learn in it.
+    pub turn: &'a CurrentTurn,
     /// The policy as the other layers serve it now.
     pub policy: ChatPolicy,
     /// The thread for long computations.

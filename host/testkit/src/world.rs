@@ -13,7 +13,7 @@ use clawhost_follower::Follower;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{
     GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningError,
-    LearningStage, Reflecting, learn,
+    LearningStage, Reflecting, Schedule, learn,
 };
 use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule};
 use std::sync::Arc;
@@ -41,7 +41,12 @@ pub struct WorldPlan {
 impl WorldPlan {
     /// The plan of the run.
     pub fn run(&self) -> LearnPlan {
-        LearnPlan { iterations: self.iterations, play: self.play.clone(), test_pairs: self.test_pairs }
+        LearnPlan {
+            iterations: self.iterations,
+            play: self.play.clone(),
+            test_pairs: self.test_pairs,
+            schedule: Schedule::Joint,
+        }
     }
 
     /// The plan of the harness.

@@ -140,7 +140,7 @@ impl<'a> GameTrial<'a> {
             stages: vec![Box::new(WeightsStage::new(plan, weights))],
             source: None,
         };
-        let plan = LearnPlan { iterations, play: self.play.clone(), test_pairs: 0 };
+        let plan = LearnPlan { play: self.play.clone(), test_pairs: 0, ..LearnPlan::new(iterations, self.seed) };
         let run = RunId(format!("demo-{}", self.game.name));
         // The run is never stored.
         let start = LearnStart::New(SpecDocument::none());

@@ -17,7 +17,7 @@ use clawhost_learn::harness::{Admission, HarnessSettings, PlaybookView};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{
     GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningError,
-    Mean, MemoryStore, Reflecting, evaluate_playbooks, learn,
+    Mean, MemoryStore, Reflecting, Schedule, evaluate_playbooks, learn,
 };
 use clawhost_play::{Cancel, ChatPolicy, Plan, PlayedRun, Ports, RunRequest, play_run};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl<'a> HarnessArms<'a> {
             stages: vec![Box::new(HarnessStage::new(plan, harness))],
             source: None,
         };
-        let plan = LearnPlan { iterations, play, test_pairs: TEST_PAIRS };
+        let plan = LearnPlan { iterations, play, test_pairs: TEST_PAIRS, schedule: Schedule::Joint };
         let run = RunId(format!("demo-{mode}"));
         // The run is never stored.
         let start = LearnStart::New(SpecDocument::none());

@@ -34,9 +34,9 @@ pub(super) fn episodes(spec: &RunSpec) -> EpisodeBudget {
     budget
 }
 
-/// One episode per arm and pair: no layer, each layer alone if there are several, and all layers.
+/// One episode per arm and pair; an arm is a set of layers.
 fn test(learn: &LearnSpec) -> u64 {
-    let layers = learn.layers.len() as u64;
-    let arms = if layers > 1 { layers + 2 } else { 2 };
+    let layers = u32::try_from(learn.layers.len()).unwrap_or(u32::MAX);
+    let arms = 1u64.checked_shl(layers).unwrap_or(u64::MAX);
     learn.test_pairs.saturating_mul(arms)
 }

@@ -27,7 +27,8 @@ use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKin
 use clawhost_learn::CheckpointKind;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{
-    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
+    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, Schedule,
+    learn_digest,
 };
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
@@ -102,7 +103,7 @@ async fn prepare<'a>(
         let stage = harness::stage(&mut session, name, events).await?;
         stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
     }
-    let plan = LearnPlan { iterations, play: session.plan(), test_pairs };
+    let plan = LearnPlan { iterations, play: session.plan(), test_pairs, schedule: Schedule::Joint };
     let source = match from {
         None => None,
         Some(run) => {

@@ -2,14 +2,15 @@
 
 use super::numbers::signed;
 use clawhost_core::{counted, thousands};
-use clawhost_learning::{ArmReport, Evaluation, Mean, SideTries};
+use clawhost_learning::{ArmReport, Evaluation, LayerEffect, Mean, SideTries};
 
-fn mean(value: Option<&Mean>) -> String {
+/// A mean with its interval.
+pub(crate) fn mean(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |mean| format!("{:.3} ({:.3} to {:.3})", mean.mean, mean.low, mean.high))
 }
 
 /// A lift with its interval.
-fn lift(value: Option<&Mean>) -> String {
+pub(crate) fn lift(value: Option<&Mean>) -> String {
     value.map_or("not measured".to_owned(), |lift| {
         format!("{} ({} to {}, 95 %)", signed(lift.mean, 3), signed(lift.low, 3), signed(lift.high, 3))
     })
@@ -21,7 +22,8 @@ pub(crate) fn proof(
     evaluation: &Evaluation,
     [first, second]: [&str; 2],
 ) -> std::io::Result<()> {
-    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms, tries } = evaluation;
+    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms, effects, tries } =
+        evaluation;
     let lost = match missing.all() {
         0 => String::new(),
         all => format!(
@@ -50,6 +52,15 @@ pub(crate) fn proof(
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;
     for ArmReport { layers, mean: reward, lift: difference, .. } in arms {
         writeln!(out, "  {:<9} {}, lift {}", layers.join("+"), mean(reward.as_ref()), lift(difference.as_ref()))?;
+    }
+    for LayerEffect { layer, mean, added_last, outcome } in effects {
+        writeln!(
+            out,
+            "  {layer:<9} {}: {} over all sets of the others, {} on top of all others",
+            outcome.words(),
+            lift(mean.as_ref()),
+            lift(added_last.as_ref())
+        )?;
     }
     if let Some(SideTries { before, after }) = tries {
         crate::tries::lines(out, "  before    ", before)?;

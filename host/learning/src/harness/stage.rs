@@ -383,7 +383,7 @@ impl LearningStage for HarnessStage {
         let (proposals, reflections) = (self.proposals, std::mem::take(&mut self.recent));
         let mut details = HarnessIteration { proposals, reflections, gate: None };
         let done = experience.number + 1;
-        if done.is_multiple_of(self.plan.gate.every.max(1)) || done == context.plan.iterations {
+        if (context.turn.own + 1).is_multiple_of(self.plan.gate.every.max(1)) || context.turn.is_last {
             details.gate = self.judge_candidate(&format!("i{done:05}"), context).await?;
         }
         let promoted = details.gate.as_ref().filter(|gate| gate.decision == Decision::Promote);

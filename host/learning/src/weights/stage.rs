@@ -188,9 +188,6 @@ impl WeightsStage {
 
     /// Plays the validation tasks, with the same seeds every time, and stores the best weights.
     async fn validate(&mut self, iteration: u64, context: &StageContext<'_>) -> Staged<Option<f64>> {
-        if self.plan.evaluate_every == 0 || !iteration.is_multiple_of(self.plan.evaluate_every) {
-            return Ok(None);
-        }
         let plan = Plan {
             episodes: self.plan.evaluate_episodes,
             group: 1,
@@ -341,7 +338,7 @@ impl LearningStage for WeightsStage {
         // Tasks that the policy once solved are not too hard.
         let is_fall = |why: &NoSignal| fall.is_some() && matches!(why, NoSignal::AllFail(_));
         let signal = self.state.signal.note(observed).filter(|why| !is_fall(why));
-        let mut rollout = measures(experience, context.plan.play.group, best, &self.state.curriculum);
+        let mut rollout = measures(experience, context.turn.play.group, best, &self.state.curriculum);
         (rollout.rewards, rollout.repetition) = (rewards_by_name(&episodes, rules), repeated(&episodes));
         // Of the policy that played, before the steps.
         let entropy = match &outcome {
@@ -360,7 +357,10 @@ impl LearningStage for WeightsStage {
             suspicions,
             signal: signal.map(|why| why.to_string()),
             fall: fall.map(|fall| fall.to_string()),
-            validation: self.validate(experience.number + 1, context).await?,
+            validation: match (context.turn.own + 1).checked_rem(self.plan.evaluate_every) {
+                Some(0) => self.validate(experience.number + 1, context).await?,
+                _ => None,
+            },
         };
         let mut report = LayerIteration::of(self.name(), outcome);
         report.events.extend(events);
