@@ -225,6 +225,10 @@ fn impossible_learning_settings_are_refused_with_a_remedy() {
         &["--model", &model, "--objective", "sft"],
         "--objective: found the text \"sft\"; expected one of grpo, dapo",
     );
+    check(
+        &["--model", &model, "--objective", "ppo"],
+        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo; ppo needs a critic, and there is none: dapo and grpo",
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ mod figures;
 use clawhost_burn::network::{DeviceModel, Network, Rows, values};
 use clawhost_burn::{Burn, BurnDevice};
 use clawhost_core::{Digest, EpisodeId, StateId};
-use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, Updates};
+use clawhost_learn::policy::{Generated, GeneratedSequence, PolicyGradient, Updates};
 use clawhost_learn::{Batch, Group, Layer as _, Member, Removed};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::{
@@ -411,10 +411,7 @@ fn flat(host: &HostDecoder) -> Vec<f32> {
 fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
     let Tested { compute, logit, gradient, loss, step: step_limit, .. } = tested();
     let folder = TinyModel { seed: 5, ..TinyModel::default() }.make().unwrap();
-    let objective = match Objective::named("grpo", NonZeroU32::new(16).unwrap()).unwrap() {
-        Objective::Policy(objective) => objective,
-        other => panic!("{other:?}"),
-    };
+    let objective = PolicyGradient::named("grpo", NonZeroU32::new(16).unwrap()).unwrap();
     let schedule = Schedule::constant(2e-3);
     let (updates, optimizer) = (Updates::default(), OptimizerSettings::default());
     let settings = LearningSettings { learned: Learned::Full, objective, updates, optimizer, schedule };

@@ -108,6 +108,9 @@ pub enum LearnError {
         /// All names.
         known: String,
     },
+    /// Proximal policy optimisation, which predicts values.
+    #[error("ppo needs a critic, and there is none; dapo and grpo have its clip, with the group as baseline")]
+    NoCritic,
     /// Settings of an objective are invalid, or data is missing that it needs.
     #[error("objective: {0}")]
     Objective(String),

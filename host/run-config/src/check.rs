@@ -108,8 +108,8 @@ fn no_choice(key: Key, text: &str) -> Option<String> {
     if choices.is_empty() || choices.contains(&text) {
         return None;
     }
-    let hint = nearest(text, choices.iter().copied());
-    let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+    let alike = || nearest(text, choices.iter().copied()).map(|name| format!("; did you mean `{name}`?"));
+    let hint = key.instead_of(text).map(|why| format!("; {why}")).or_else(alike).unwrap_or_default();
     Some(format!("one of {}{hint}", choices.join(", ")))
 }
 

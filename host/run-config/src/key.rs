@@ -265,7 +265,7 @@ keys! {
         "The reflector that rewrites the section";
 
     Objective, "objective", WEIGHTS, text, fixed("dapo"), LEARN, decides, Weights, "NAME",
-        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, ppo, is, cispo or gspo; with one step per iteration, dapo and cispo are the same";
+        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, is, cispo or gspo; with one step per iteration, dapo and cispo are the same";
     Epochs, "epochs", WEIGHTS, whole(1..=64), fixed(1), LEARN, decides, Weights, "N",
         "Passes over the episodes of an iteration; the bounds of an objective act only with more than one step per iteration";
     Minibatches, "minibatches", WEIGHTS, whole(1..=1024), fixed(1), LEARN, decides, Weights, "N",
@@ -378,10 +378,18 @@ impl Key {
     pub fn choices(self) -> &'static [&'static str] {
         match self {
             // Objectives that need rewards only: the others need a teacher, or pairs.
-            Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo"],
+            Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo"],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
             _ => &[],
+        }
+    }
+
+    /// Why a word that users of other programs expect here is not among the choices, with what to use instead.
+    pub(crate) fn instead_of(self, word: &str) -> Option<&'static str> {
+        match (self, word) {
+            (Self::Objective, "ppo") => Some("ppo needs a critic, and there is none: dapo and grpo have its clip"),
+            _ => None,
         }
     }
 

@@ -1,9 +1,8 @@
 //! A game of the weights demonstration: its plugins, and the settings with which a tiny model learns it.
 
 use super::halted::Part;
-use crate::AppError;
 use clawhost_core::Attributes;
-use clawhost_learn::policy::{Objective, PolicyGradient, Truncation};
+use clawhost_learn::policy::{PolicyGradient, Truncation};
 use clawhost_learning::WarmStart;
 use std::num::NonZeroU32;
 
@@ -111,14 +110,10 @@ impl Game {
     /// The objective: DAPO. Running out of guesses is part of the game, so truncated episodes count.
     pub(super) fn objective(&self) -> Part<PolicyGradient> {
         let most = NonZeroU32::new(self.max_tokens.saturating_mul(self.max_turns)).unwrap_or(NonZeroU32::MIN);
-        match Objective::named("dapo", most)? {
-            Objective::Policy(mut gradient) => {
-                if let Some(reward) = &mut gradient.reward {
-                    reward.truncation = Truncation::Keep;
-                }
-                Ok(gradient)
-            }
-            _ => Err(AppError::Host("dapo is no policy gradient".to_owned()).into()),
+        let mut gradient = PolicyGradient::named("dapo", most)?;
+        if let Some(reward) = &mut gradient.reward {
+            reward.truncation = Truncation::Keep;
         }
+        Ok(gradient)
     }
 }

@@ -6,7 +6,7 @@ use crate::plugins::check_options;
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::Digest;
-use clawhost_learn::policy::{Difficulty, Objective, PolicyGradient, Truncation, Updates};
+use clawhost_learn::policy::{Difficulty, PolicyGradient, Truncation, Updates};
 use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
@@ -41,10 +41,7 @@ pub(super) struct LearningModel {
 /// The loss.
 fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<PolicyGradient, AppError> {
     let most = NonZeroU32::new(max_tokens.saturating_mul(max_turns)).unwrap_or(NonZeroU32::MAX);
-    let Objective::Policy(mut gradient) = Objective::named(&weights.objective, most)? else {
-        let why = format!("objective {} does not follow rewards alone", weights.objective);
-        return Err(RequestError::Other(why).into());
-    };
+    let mut gradient = PolicyGradient::named(&weights.objective, most)?;
     if let Some(reward) = &mut gradient.reward {
         reward.truncation = match weights.truncated {
             Truncated::Keep => Truncation::Keep,

@@ -1,6 +1,5 @@
-//! Advantages: how much better a trajectory or a turn was than expected. Pure functions of rewards.
+//! Advantages: how much better a trajectory was than the others of its group. Pure functions of rewards.
 
-use crate::LearnError;
 use serde::{Deserialize, Serialize};
 
 /// A group has no variance if its largest and smallest reward differ by less than this.
@@ -8,9 +7,6 @@ pub const ZERO_VARIANCE: f64 = 1e-6;
 
 /// Added to the standard deviation, so that tiny differences are not amplified (as in TRL).
 const STANDARD_DEVIATION_FLOOR: f64 = 1e-4;
-
-/// Added to the standard deviation when advantages are whitened (as in TRL).
-const WHITENING_FLOOR: f64 = 1e-8;
 
 /// The baseline that a reward is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -22,53 +18,6 @@ pub enum Advantage {
     Centred,
     /// `r - mean of the other members`: a baseline that does not depend on the own reward (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
-    /// Generalised advantage estimation per turn; the group is not used.
-    Generalised(GeneralisedAdvantage),
-}
-
-/// Generalised advantage estimation (Schulman et al. 2016) over the turns of an episode.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct GeneralisedAdvantage {
-    /// Discount per turn, 0 to 1.
-    pub gamma: f64,
-    /// Bias-variance trade-off, 0 to 1: 0 relies on values, 1 on rewards only.
-    pub lambda: f64,
-    /// Normalises the advantages of all trained tokens of an experience to mean 0 and standard deviation 1. Without it and
-    /// without values, rewards in 0 to 1 would increase the probability of every action.
-    pub whiten: bool,
-}
-
-impl Default for GeneralisedAdvantage {
-    fn default() -> Self {
-        Self { gamma: 1.0, lambda: 0.95, whiten: true }
-    }
-}
-
-impl GeneralisedAdvantage {
-    /// The advantage of each turn: `A_k = d_k + gamma lambda A_(k+1)`, `d_k = r_k + gamma V_(k+1) - V_k`. The value after
-    /// the last turn is 0; missing values are 0.
-    pub fn of(&self, rewards: &[f64], values: &[f64]) -> Vec<f64> {
-        let mut values: Vec<f64> = values.to_vec();
-        values.resize(rewards.len(), 0.0);
-        let (mut next_value, mut next) = (0.0, 0.0);
-        let mut advantages = Vec::with_capacity(rewards.len());
-        for (reward, value) in rewards.iter().zip(&values).rev() {
-            next = reward + self.gamma * next_value - value + self.gamma * self.lambda * next;
-            next_value = *value;
-            advantages.push(next);
-        }
-        advantages.reverse();
-        advantages
-    }
-
-    pub(super) fn check(&self) -> Result<(), LearnError> {
-        for (name, value) in [("gamma", self.gamma), ("lambda", self.lambda)] {
-            if !(0.0..=1.0).contains(&value) {
-                return Err(LearnError::Objective(format!("{name} is {value}; expected 0 to 1")));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// How truncated episodes are used. Their reward is usually a 0 that no reward function assigned.
@@ -95,7 +44,7 @@ pub enum GroupAdvantages {
     ZeroVariance,
 }
 
-/// The advantages of the scored members of a group. [`Advantage::Generalised`] returns the rewards unchanged.
+/// The advantages of the scored members of a group.
 pub fn group_advantages(rule: Advantage, rewards: &[f64]) -> GroupAdvantages {
     let count = rewards.len() as f64;
     if rewards.len() < 2 {
@@ -110,7 +59,6 @@ pub fn group_advantages(rule: Advantage, rewards: &[f64]) -> GroupAdvantages {
         Advantage::Centred => 1.0,
         // Equals r - (sum - r)/(n - 1).
         Advantage::LeaveOneOut => count / (count - 1.0),
-        Advantage::Generalised(_) => return GroupAdvantages::Advantages(rewards.to_vec()),
     };
     GroupAdvantages::Advantages(rewards.iter().map(|reward| (reward - mean) * scale).collect())
 }
@@ -136,22 +84,6 @@ pub(super) fn standard_deviation(numbers: &[f64]) -> f64 {
     let mean = mean(numbers);
     let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
     (squares / (numbers.len() as f64 - 1.0)).sqrt()
-}
-
-/// Normalises the numbers with a true mask to mean 0 and standard deviation 1; sets the others to 0.
-pub(super) fn whiten(columns: &mut [(Vec<f64>, &[bool])]) {
-    let trained: Vec<f64> = columns
-        .iter()
-        .flat_map(|(numbers, mask)| {
-            numbers.iter().zip(*mask).filter(|(_, trained)| **trained).map(|(number, _)| *number)
-        })
-        .collect();
-    let (mean, scale) = (mean(&trained), 1.0 / (standard_deviation(&trained) + WHITENING_FLOOR));
-    for (numbers, mask) in columns {
-        numbers.iter_mut().zip(*mask).for_each(|(number, trained)| {
-            *number = if *trained { (*number - mean) * scale } else { 0.0 };
-        });
-    }
 }
 
 #[cfg(test)]
@@ -201,28 +133,5 @@ mod tests {
         check(&[1.0, 1.0], GroupAdvantages::ZeroVariance);
         check(&[0.5, 0.5 + 9e-7], GroupAdvantages::ZeroVariance);
         assert!(matches!(group_advantages(Advantage::Centred, &[0.5, 0.5 + 2e-6]), GroupAdvantages::Advantages(_)));
-    }
-
-    #[test]
-    fn generalised_estimation_equals_hand_computed_values() {
-        let check = |gamma, lambda, rewards: &[f64], values: &[f64], expect: &[f64]| {
-            close(&GeneralisedAdvantage { gamma, lambda, whiten: false }.of(rewards, values), expect);
-        };
-        // Without values, an early turn gets a discounted share of the last reward.
-        check(1.0, 0.95, &[0.0, 0.0, 1.0], &[], &[0.9025, 0.95, 1.0]);
-        // lambda 1: the return minus the value.
-        check(0.9, 1.0, &[1.0, 2.0], &[0.5, 0.25], &[1.0 + 0.9 * 2.0 - 0.5, 1.75]);
-        // lambda 0: the one-step temporal difference.
-        check(0.9, 0.0, &[1.0, 2.0], &[0.5, 0.25], &[1.0 + 0.9 * 0.25 - 0.5, 1.75]);
-        check(1.0, 0.95, &[], &[], &[]);
-    }
-
-    #[test]
-    fn whitening_uses_trained_tokens_only() {
-        let mask = [true, false, true];
-        let mut columns = vec![(vec![1.0, 100.0, 3.0], mask.as_slice()), (vec![2.0], &[true][..])];
-        whiten(&mut columns);
-        close(&columns[0].0, &[-1.0, 0.0, 1.0]);
-        close(&columns[1].0, &[0.0]);
     }
 }

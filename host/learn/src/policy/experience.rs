@@ -3,9 +3,7 @@
 //! Advantages compare whole groups, so they are computed here, once, before the experience is divided into optimiser steps.
 //! Trajectories without a gradient are left out and counted.
 
-use super::advantage::{
-    Advantage, GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies, whiten,
-};
+use super::advantage::{GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies};
 use super::loss::PolicyStep;
 use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
@@ -55,7 +53,7 @@ pub struct ExperienceReport {
     /// Tasks of groups of two or more members with equal rewards. They are left out, unless the objective has a teacher. The
     /// caller may replace them, at most [`REFILLS`] times.
     pub zero_variance: Vec<String>,
-    /// Groups with fewer than two scored members. Left out if the advantage needs a baseline.
+    /// Groups with fewer than two scored members. Left out: they have no baseline.
     pub too_small: u64,
     /// Trajectories without a reward: failed or not scored. Left out.
     pub failed: u64,
@@ -123,16 +121,6 @@ impl Experience {
         for (number, group) in groups.into_iter().enumerate() {
             group.members.iter().try_for_each(|member| experience.check(member))?;
             experience.take(number, group);
-        }
-        let estimation = objective.reward.map(|reward| reward.advantage);
-        if matches!(estimation, Some(Advantage::Generalised(estimation)) if estimation.whiten) {
-            let column = |trained: &mut Trained| std::mem::take(&mut trained.advantages);
-            let taken: Vec<Vec<f64>> = experience.trained.iter_mut().map(column).collect();
-            let masks = experience.trained.iter().map(|trained| trained.trajectory.recorded().mask.as_slice());
-            let mut columns: Vec<_> = taken.into_iter().zip(masks).collect();
-            whiten(&mut columns);
-            let whitened: Vec<Vec<f64>> = columns.into_iter().map(|(advantages, _)| advantages).collect();
-            experience.trained.iter_mut().zip(whitened).for_each(|(trained, white)| trained.advantages = white);
         }
         Ok(experience)
     }
@@ -224,17 +212,14 @@ impl Experience {
                 self.report.zero_variance.push(group.task);
             }
         }
-        let advantages = match (term.advantage, group_advantages(term.advantage, &rewards)) {
-            // Turns are compared with values, not with the group.
-            (Advantage::Generalised(_), _) => rewards,
-            (_, GroupAdvantages::Advantages(advantages)) => advantages,
+        let advantages = match group_advantages(term.advantage, &rewards) {
+            GroupAdvantages::Advantages(advantages) => advantages,
             // Without variance the reward advantages are 0; the teacher still gives a gradient.
             _ if self.objective.distillation.is_some() => vec![0.0; scored.len()],
             _ => return,
         };
         for ((member, _, trajectory), advantage) in scored.into_iter().zip(advantages) {
-            let by_turn = by_turn(&term, &trajectory, advantage);
-            let advantages = trajectory.over_tokens(&by_turn);
+            let advantages = vec![advantage; trajectory.recorded().rollout.len()];
             self.keep(Trained { trajectory, group: number, member, advantages });
         }
     }
@@ -253,16 +238,4 @@ fn penalty(term: &RewardTerm, trajectory: &Trajectory) -> f64 {
         Truncation::Penalty(penalty) if trajectory.recorded().truncated => penalty,
         _ => 0.0,
     }
-}
-
-/// The advantage of each turn. With a group baseline, `number` is the advantage of all turns; otherwise it is the reward.
-fn by_turn(term: &RewardTerm, trajectory: &Trajectory, number: f64) -> Vec<f64> {
-    let recorded = trajectory.recorded();
-    let turns = recorded.turn_ends.len();
-    let Advantage::Generalised(estimation) = term.advantage else { return vec![number; turns] };
-    let mut rewards = recorded.turn_rewards.clone().unwrap_or_else(|| vec![0.0; turns]);
-    if let Some(last) = rewards.last_mut() {
-        *last += if recorded.turn_rewards.is_some() { -penalty(term, trajectory) } else { number };
-    }
-    estimation.of(&rewards, recorded.values.as_deref().unwrap_or_default())
 }

@@ -57,7 +57,7 @@ pub struct Metrics {
     pub logprob_mismatch: Mean,
     /// Largest mismatch, nats.
     pub logprob_mismatch_max: Option<f64>,
-    /// Distillation part of a token's advantage: `teacher - old`, clipped and weighted.
+    /// Distillation part of a token's advantage: `teacher - old`, weighted.
     pub distillation_advantage: Mean,
     /// Reward part of a token's advantage, weighted.
     pub reward_advantage: Mean,

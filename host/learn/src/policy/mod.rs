@@ -30,7 +30,7 @@
 //!   steps over the same experience use the same `old`;
 //! - `new`: under the current weights; the only variable of the gradient;
 //! - `reference`: under the weights that the policy should stay close to (adapter off);
-//! - `teacher`: under a better model, or under the same model with a hint in its prompt;
+//! - `teacher`: under a better model;
 //! - `mask`: true where the policy sampled the token, including the end-of-sequence token. False for prompts, tool results
 //!   and tokens forced by a grammar.
 //!
@@ -38,7 +38,7 @@
 //!
 //! ```
 //! use clawhost_learn::policy::{
-//!     Evaluation, Experience, Objective, Recorded, StepBatch as _, Trajectory, TrajectoryGroup,
+//!     Evaluation, Experience, PolicyGradient, Recorded, StepBatch as _, Trajectory, TrajectoryGroup,
 //! };
 //! # use std::num::NonZeroU32;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,9 +52,7 @@
 //!     })
 //! };
 //! let group = TrajectoryGroup { task: "a".into(), members: vec![tried("e1", 1.0)?, tried("e2", 0.0)?] };
-//! let Objective::Policy(objective) = Objective::named("dapo", NonZeroU32::new(512).ok_or("no tokens")?)? else {
-//!     return Err("a policy gradient".into());
-//! };
+//! let objective = PolicyGradient::named("dapo", NonZeroU32::new(512).ok_or("no tokens")?)?;
 //! let experience = Experience::new(objective, vec![group])?;
 //! let step = experience.whole()?;
 //! for sequence in 0..step.sequences() {
@@ -69,7 +67,7 @@
 //! ```
 //!
 //! Supervised training ([`SupervisedStep`]) and preferences ([`PreferenceStep`]) share the path from [`StepBatch`] on.
-//! [`Objective::named`] has the presets.
+//! [`PolicyGradient::named`] has the presets.
 
 pub mod advantage;
 mod aggregate;
@@ -90,7 +88,7 @@ mod staleness;
 mod tests;
 mod updates;
 
-pub use advantage::{Advantage, GeneralisedAdvantage, Truncation};
+pub use advantage::{Advantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
 pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
@@ -99,10 +97,10 @@ pub use generated::{Generated, GeneratedSequence};
 pub use hacking::{HackingMonitor, Reading, Suspicion, Watched};
 pub use loss::{
     Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,
-    Teacher, TruncatedImportance, reveals,
+    Teacher, TruncatedImportance,
 };
 pub use metrics::{Mean, Metrics};
-pub use objective::{Objective, PolicyGradient, RewardTerm};
+pub use objective::{PolicyGradient, RewardTerm};
 pub use repetition::repetition;
 pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
 pub use signal::{IterationSignal, NoSignal, SignalMonitor};

@@ -1,6 +1,6 @@
-//! Training objectives: their terms, and the published combinations by name.
+//! Policy gradients: their terms, and the published combinations by name.
 
-use super::advantage::{Advantage, GeneralisedAdvantage, Truncation};
+use super::advantage::{Advantage, Truncation};
 use super::aggregate::Aggregation;
 use super::loss::{Distillation, Surrogate, TruncatedImportance};
 use crate::LearnError;
@@ -10,23 +10,9 @@ use std::num::NonZeroU32;
 /// Smallest Jaro-Winkler similarity of a suggested name; the same as on the command line.
 const ALIKE: f64 = 0.7;
 
-/// Default `beta` of DPO (Rafailov et al. 2023).
-const PREFERENCE_BETA: f64 = 0.1;
-
-/// What a training step minimises. Each kind has its own type of data.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Objective {
-    /// Policy gradient on trajectories: [`super::Experience`].
-    Policy(PolicyGradient),
-    /// Negative log-likelihood of given replies: [`super::SupervisedStep`].
-    Supervised,
-    /// Preference loss on pairs of replies: [`super::PreferenceStep`].
-    Preference {
-        /// Strength of the reference constraint; greater than 0.
-        beta: f64,
-    },
-}
+/// Proximal policy optimisation is its clip together with a critic, which predicts values. There is no critic here. Without one,
+/// the clip with the baseline of a group is another objective, and has its own name.
+const WITHOUT_CRITIC: &str = "ppo";
 
 /// A policy gradient. The loss of a token is `-surrogate(ratio, A) w + kl k3`, where `A = weight A_reward + weight
 /// A_teacher` and w is the truncated importance weight.
@@ -100,9 +86,6 @@ impl PolicyGradient {
             if !(non_negative(reward.weight) && reward.weight > 0.0) {
                 return refuse(format!("the weight of rewards is {}; expected more than 0", reward.weight));
             }
-            if let Advantage::Generalised(estimation) = reward.advantage {
-                estimation.check()?;
-            }
             if let Truncation::Penalty(penalty) = reward.truncation
                 && !non_negative(penalty)
             {
@@ -114,10 +97,9 @@ impl PolicyGradient {
     }
 }
 
-impl Objective {
+impl PolicyGradient {
     /// The names of [`Self::named`].
-    pub const NAMES: [&'static str; 13] =
-        ["grpo", "dapo", "dr_grpo", "rloo", "ppo", "is", "cispo", "gspo", "opd", "hint", "combined", "sft", "dpo"];
+    pub const NAMES: [&'static str; 8] = ["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo", "opd"];
 
     /// A published objective with its published settings. `max_tokens`, the largest number of tokens of a trajectory, is the
     /// divisor of Dr. GRPO; other objectives ignore it.
@@ -128,49 +110,36 @@ impl Objective {
     /// | `dapo` | standardised, clip .2/.28, mean over tokens | Yu et al. 2025 |
     /// | `dr_grpo` | centred, clip .2/.2, sum over `max_tokens` | Liu et al. 2025 |
     /// | `rloo` | leave-one-out, ratio without clip, sum per sequence | Ahmadian et al. 2024 |
-    /// | `ppo` | over turns (gamma 1, lambda .95), clip .2/.2, mean over tokens | Schulman et al. 2017, 2016 |
     /// | `is` | standardised, ratio without clip, sum | importance sampling as in Tinker |
     /// | `cispo` | standardised, weight of at most 1.28 without gradient, mean over tokens | MiniMax-M1 2025 |
     /// | `gspo` | standardised, ratio of the sequence, clip 3e-4/4e-4, mean per sequence | Zheng et al. 2025 |
     /// | `opd` | `teacher - old` per token, mean over tokens | on-policy distillation: Agarwal et al. 2024, Tinker |
-    /// | `hint` | the same with the hinted policy as teacher, clipped to 5 nats | |
-    /// | `combined` | `grpo`'s advantage plus that of `opd`, clip .2/.2, mean over tokens | |
-    /// | `sft` | likelihood, mean over tokens | |
-    /// | `dpo` | pairs, beta .1 | Rafailov et al. 2023 |
     ///
     /// # Errors
     ///
-    /// [`LearnError::UnknownObjective`] with the most similar name.
+    /// [`LearnError::NoCritic`] for `ppo`; [`LearnError::UnknownObjective`] with the most similar name for other names.
     pub fn named(name: &str, max_tokens: NonZeroU32) -> Result<Self, LearnError> {
-        use Advantage::{Centred, Generalised, LeaveOneOut, Standardised};
+        use Advantage::{Centred, LeaveOneOut, Standardised};
         use Aggregation::{Constant, Sequence, Sum, Token};
         let clip = |low, high| Surrogate::Clip { low, high };
-        let policy = PolicyGradient::from_rewards;
-        let gradient = match name {
+        let policy = Self::from_rewards;
+        Ok(match name {
             "grpo" => policy(clip(0.2, 0.2), Sequence, Standardised),
             "dapo" => policy(clip(0.2, 0.28), Token, Standardised),
             "dr_grpo" => policy(clip(0.2, 0.2), Constant { length: max_tokens }, Centred),
             "rloo" => policy(Surrogate::Importance, Constant { length: NonZeroU32::MIN }, LeaveOneOut),
-            "ppo" => policy(clip(0.2, 0.2), Token, Generalised(GeneralisedAdvantage::default())),
             "is" => policy(Surrogate::Importance, Sum, Standardised),
             "cispo" => policy(Surrogate::BoundedWeight { high: 0.28 }, Token, Standardised),
             "gspo" => policy(Surrogate::SequenceClip { low: 3e-4, high: 4e-4 }, Sequence, Standardised),
-            "opd" => PolicyGradient::from_teacher(Distillation::teacher()),
-            "hint" => PolicyGradient::from_teacher(Distillation::hint()),
-            "combined" => PolicyGradient {
-                distillation: Some(Distillation::teacher()),
-                ..policy(clip(0.2, 0.2), Token, Standardised)
-            },
-            "sft" => return Ok(Self::Supervised),
-            "dpo" => return Ok(Self::Preference { beta: PREFERENCE_BETA }),
+            "opd" => Self::from_teacher(Distillation::default()),
+            WITHOUT_CRITIC => return Err(LearnError::NoCritic),
             _ => return Err(unknown(name)),
-        };
-        Ok(Self::Policy(gradient))
+        })
     }
 }
 
 fn unknown(name: &str) -> LearnError {
-    let nearest = Objective::NAMES
+    let nearest = PolicyGradient::NAMES
         .into_iter()
         .map(|known| (strsim::jaro_winkler(name, known), known))
         .filter(|(likeness, _)| *likeness > ALIKE)
@@ -178,7 +147,7 @@ fn unknown(name: &str) -> LearnError {
     LearnError::UnknownObjective {
         name: name.to_owned(),
         hint: nearest.map(|(_, known)| format!(", did you mean `{known}`?")).unwrap_or_default(),
-        known: Objective::NAMES.join(", "),
+        known: PolicyGradient::NAMES.join(", "),
     }
 }
 
@@ -186,16 +155,14 @@ fn unknown(name: &str) -> LearnError {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> Result<Objective, LearnError> {
-        Objective::named(name, NonZeroU32::new(4).unwrap())
+    fn named(name: &str) -> Result<PolicyGradient, LearnError> {
+        PolicyGradient::named(name, NonZeroU32::new(4).unwrap())
     }
 
     #[test]
     fn every_name_has_valid_settings() {
-        for name in Objective::NAMES {
-            if let Objective::Policy(gradient) = named(name).unwrap() {
-                gradient.check().unwrap();
-            }
+        for name in PolicyGradient::NAMES {
+            named(name).unwrap().check().unwrap();
         }
     }
 
@@ -210,9 +177,19 @@ mod tests {
     }
 
     #[test]
+    fn ppo_without_a_critic_is_an_error_that_names_alternatives() {
+        let error = named("ppo").unwrap_err();
+        assert_eq!(error, LearnError::NoCritic);
+        assert_eq!(
+            error.to_string(),
+            "ppo needs a critic, and there is none; dapo and grpo have its clip, with the group as baseline"
+        );
+    }
+
+    #[test]
     fn invalid_settings_are_named() {
         let check = |change: &dyn Fn(&mut PolicyGradient), expect: &str| {
-            let Objective::Policy(mut gradient) = named("combined").unwrap() else { panic!() };
+            let mut gradient = PolicyGradient { distillation: Some(Distillation::default()), ..named("grpo").unwrap() };
             change(&mut gradient);
             let error = gradient.check().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
@@ -222,13 +199,10 @@ mod tests {
         check(&|gradient| gradient.surrogate = Surrogate::Clip { low: 1.5, high: 0.2 }, "clip");
         check(&|gradient| gradient.surrogate = Surrogate::BoundedWeight { high: -0.1 }, "clip");
         check(&|gradient| gradient.truncated_importance = Some(TruncatedImportance { cap: 0.0 }), "cap");
-        check(&|gradient| gradient.distillation = Some(Distillation { weight: -1.0, clip: None }), "teacher");
-        check(&|gradient| gradient.distillation = Some(Distillation { weight: 1.0, clip: Some(0.0) }), "teacher");
+        check(&|gradient| gradient.distillation = Some(Distillation { weight: -1.0 }), "teacher");
         let with = |reward: RewardTerm| move |gradient: &mut PolicyGradient| gradient.reward = Some(reward);
         let term = RewardTerm::of(Advantage::Centred);
         check(&with(RewardTerm { weight: 0.0, ..term }), "weight of rewards is 0");
         check(&with(RewardTerm { truncation: Truncation::Penalty(-1.0), ..term }), "penalty");
-        let estimation = GeneralisedAdvantage { lambda: 1.1, ..GeneralisedAdvantage::default() };
-        check(&with(RewardTerm::of(Advantage::Generalised(estimation))), "lambda is 1.1");
     }
 }

@@ -59,10 +59,6 @@ pub struct Recorded {
     pub mask: Vec<bool>,
     /// For each turn the number of tokens up to its end; strictly increasing, the last is the total. Empty: one turn.
     pub turn_ends: Vec<usize>,
-    /// Reward of each turn; `None`: the last turn has `reward`.
-    pub turn_rewards: Option<Vec<f64>>,
-    /// Predicted value at the beginning of each turn; `None`: 0.
-    pub values: Option<Vec<f64>>,
     /// Whether a limit of tokens or turns ended the episode, so that its reward is not meaningful.
     pub truncated: bool,
     /// Weight updates between sampling and training; 0 is on-policy.
@@ -99,7 +95,6 @@ impl Trajectory {
             recorded.turn_ends.push(tokens);
         }
         let name = recorded.sequence.as_str();
-        let turns = recorded.turn_ends.len();
         same_length(name, "mask", recorded.mask.len(), tokens, "tokens")?;
         let columns = [
             ("rollout", Some(recorded.rollout.as_slice())),
@@ -120,12 +115,6 @@ impl Trajectory {
             );
             return Err(LearnError::Sequence { sequence: name.to_owned(), what });
         }
-        for (column, numbers) in [("turn rewards", &recorded.turn_rewards), ("values", &recorded.values)] {
-            if let Some(numbers) = numbers {
-                same_length(name, column, numbers.len(), turns, "turns")?;
-                numbers.iter().enumerate().try_for_each(|(turn, number)| finite(name, column, turn, *number))?;
-            }
-        }
         recorded.reward.iter().try_for_each(|reward| finite(name, "rewards", 0, *reward))?;
         Ok(Self(recorded))
     }
@@ -143,14 +132,6 @@ impl Trajectory {
     /// Number of tokens that the policy sampled.
     pub fn trained_tokens(&self) -> usize {
         self.0.mask.iter().filter(|trained| **trained).count()
-    }
-
-    /// Repeats one number per turn over the turn's tokens; missing numbers are 0.
-    pub(super) fn over_tokens(&self, by_turn: &[f64]) -> Vec<f64> {
-        let mut tokens = Vec::with_capacity(self.0.rollout.len());
-        let numbers = by_turn.iter().copied().chain(std::iter::repeat(0.0));
-        self.0.turn_ends.iter().zip(numbers).for_each(|(end, number)| tokens.resize(*end, number));
-        tokens
     }
 }
 

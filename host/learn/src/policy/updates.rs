@@ -65,7 +65,7 @@ impl Updates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Objective, Recorded, Trajectory, TrajectoryGroup};
+    use crate::policy::{PolicyGradient, Recorded, Trajectory, TrajectoryGroup};
     use std::collections::BTreeSet;
 
     /// Groups of two; the group of every third task has no variance and is left out.
@@ -79,7 +79,7 @@ mod tests {
             task: number.to_string(),
             members: vec![member(0.0), member(if number % 3 == 2 { 0.0 } else { 1.0 })],
         };
-        let Objective::Policy(objective) = Objective::named("grpo", NonZeroU32::MIN).unwrap() else { panic!() };
+        let objective = PolicyGradient::named("grpo", NonZeroU32::MIN).unwrap();
         Experience::new(objective, (0..groups).map(group).collect()).unwrap()
     }
 

@@ -6,7 +6,7 @@ use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, 
 use crate::{Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, ModelFolder, TinyModel};
 use crate::{cpu::tests::config, digest, initial};
 use clawhost_core::{Digest, EpisodeId, Llm, Message, ModelRequest, Origin, Role, StateId};
-use clawhost_learn::policy::{Generated, GeneratedSequence, Objective, PolicyGradient, Updates};
+use clawhost_learn::policy::{Generated, GeneratedSequence, PolicyGradient, Updates};
 use clawhost_learn::{Batch, Group, Layer, Member, Removed};
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -187,10 +187,7 @@ fn adapters_of_other_models_and_of_other_kinds_are_refused() {
 }
 
 fn rewards(kl: f64) -> PolicyGradient {
-    match Objective::named("dapo", NonZeroU32::MIN).unwrap() {
-        Objective::Policy(gradient) => PolicyGradient { kl, ..gradient },
-        other => panic!("{other:?}"),
-    }
+    PolicyGradient { kl, ..PolicyGradient::named("dapo", NonZeroU32::MIN).unwrap() }
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod preference;
 mod supervised;
 mod surrogate;
 
-pub use distillation::{Distillation, Teacher, reveals};
+pub use distillation::{Distillation, Teacher};
 pub use importance::TruncatedImportance;
 pub use policy::PolicyStep;
 pub use preference::{Pair, PreferenceStep, Reply};

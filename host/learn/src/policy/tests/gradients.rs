@@ -96,12 +96,12 @@ fn is_at_a_bound(objective: PolicyGradient, groups: &[Vec<Random>]) -> bool {
 }
 
 fn every_policy() -> Vec<(&'static str, PolicyGradient)> {
-    let names = Objective::NAMES.into_iter().filter(|name| !["sft", "dpo"].contains(name));
-    let mut all: Vec<_> = names.map(|name| (name, PolicyGradient { kl: 0.02, ..policy(name) })).collect();
+    let mut all: Vec<_> =
+        PolicyGradient::NAMES.into_iter().map(|name| (name, PolicyGradient { kl: 0.02, ..policy(name) })).collect();
     let plain = policy("gspo");
     all.push((
         "gspo with teacher, over tokens",
-        PolicyGradient { distillation: Some(Distillation::hint()), aggregation: Aggregation::Token, ..plain },
+        PolicyGradient { distillation: Some(Distillation::default()), aggregation: Aggregation::Token, ..plain },
     ));
     all
 }

@@ -14,9 +14,15 @@ const REFERENCE: [&[f64]; 4] = [&[-0.3, -1.5, -0.6], &[-0.5, -0.5], &[-0.9], &[-
 const REWARDS: [f64; 4] = [1.0, 0.0, 0.25, 0.75];
 
 fn policy(name: &str) -> PolicyGradient {
-    match Objective::named(name, NonZeroU32::new(4).unwrap()).unwrap() {
-        Objective::Policy(gradient) => gradient,
-        other => panic!("{name}: {other:?}"),
+    PolicyGradient::named(name, NonZeroU32::new(4).unwrap()).unwrap()
+}
+
+/// Rewards and a teacher in one objective.
+fn combined() -> PolicyGradient {
+    PolicyGradient {
+        distillation: Some(Distillation::default()),
+        surrogate: Surrogate::Clip { low: 0.2, high: 0.2 },
+        ..policy("dapo")
     }
 }
 

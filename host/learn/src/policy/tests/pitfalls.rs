@@ -33,8 +33,6 @@ fn columns_of_wrong_length_and_invalid_numbers_are_named_with_their_position() {
     check(&|recorded| recorded.teacher = Some(teacher(&[-1.0])), "teacher has 1 numbers");
     check(&|recorded| recorded.turn_ends = vec![2, 2, 3], "turns end at [2, 2, 3]");
     check(&|recorded| recorded.turn_ends = vec![1, 2], "ends must increase up to 3");
-    check(&|recorded| recorded.turn_rewards = Some(vec![1.0, 0.0]), "turn rewards has 2 numbers for 1 turns");
-    check(&|recorded| recorded.values = Some(vec![f64::NAN]), "number 0 of its values is NaN");
     check(&|recorded| recorded.reward = Some(f64::NAN), "rewards is NaN, which is not finite; leave out");
     check(&|recorded| recorded.rollout[1] = f64::NAN, "token 1: the rollout log-prob is NaN");
     check(&|recorded| recorded.reference = Some(vec![-1.0, -1.0, f64::NEG_INFINITY]), "token 2: the reference");
@@ -89,7 +87,7 @@ fn masked_tokens_get_no_gradient_and_count_in_no_mean() {
             recorded.mask = vec![false, true, true];
         }
     };
-    for name in Objective::NAMES.into_iter().filter(|name| !["sft", "dpo"].contains(name)) {
+    for name in PolicyGradient::NAMES {
         let outcome = whole(PolicyGradient { kl: 0.1, ..policy(name) }, masked);
         assert_eq!(outcome.gradients[0][0], 0.0, "{name}");
         assert!(outcome.gradients[0][2] != 0.0, "{name}: the last token, the end of the sequence, is trained");
@@ -163,12 +161,7 @@ fn groups_without_variance_are_dropped_and_listed() {
     assert_eq!(experience.trained().len(), 2);
     assert_eq!(experience.report().zero_variance, ["a"]);
     assert_eq!(experience.report().named().by_name()["zero_variance_share"], 0.5);
-    assert_eq!(
-        Experience::new(policy("combined"), equal()).unwrap().trained().len(),
-        4,
-        "the teacher gives a gradient"
-    );
-    assert_eq!(Experience::new(policy("ppo"), equal()).unwrap().trained().len(), 4, "turns have no group baseline");
+    assert_eq!(Experience::new(combined(), equal()).unwrap().trained().len(), 4, "the teacher gives a gradient");
     let nothing = groups(|_, recorded| recorded.reward = Some(0.0));
     let error = Experience::new(policy("grpo"), nothing).unwrap().whole().unwrap_err().to_string();
     assert!(error.contains("every group was dropped"), "{error}");
@@ -193,31 +186,6 @@ fn truncated_episodes_are_masked_kept_or_penalised() {
     assert_eq!(advantages(Truncation::Keep), (vec![0.5, 0.0, -0.5], 0, 1.0 / 3.0));
     let (penalised, ..) = advantages(Truncation::Penalty(0.3));
     close(&penalised, &[0.6, 0.1, -0.7], 1e-12, "penalty");
-}
-
-#[test]
-fn turn_rewards_and_penalties_reach_earlier_turns() {
-    let by_turn = |change: &dyn Fn(&mut Recorded)| {
-        let estimation = GeneralisedAdvantage { whiten: false, ..GeneralisedAdvantage::default() };
-        let reward = Some(RewardTerm {
-            truncation: Truncation::Penalty(0.5),
-            ..RewardTerm::of(Advantage::Generalised(estimation))
-        });
-        let mut recorded = Recorded { turn_ends: vec![1, 3], ..recorded(0) };
-        change(&mut recorded);
-        let group = TrajectoryGroup { task: "a".into(), members: vec![Trajectory::new(recorded).unwrap()] };
-        let experience = Experience::new(PolicyGradient { reward, ..policy("ppo") }, vec![group]).unwrap();
-        experience.trained()[0].advantages().to_vec()
-    };
-    let check = |change: &dyn Fn(&mut Recorded), expect| close(&by_turn(change), expect, 1e-12, "turns");
-    check(&|_| (), &[0.95, 1.0, 1.0]);
-    check(&|recorded| recorded.turn_rewards = Some(vec![0.5, 0.25]), &[0.5 + 0.95 * 0.25, 0.25, 0.25]);
-    check(&|recorded| recorded.values = Some(vec![0.5, 0.25]), &[0.25 - 0.5 + 0.95 * 0.75, 0.75, 0.75]);
-    check(&|recorded| recorded.truncated = true, &[0.95 * 0.5, 0.5, 0.5]);
-    check(
-        &|recorded| (recorded.truncated, recorded.turn_rewards) = (true, Some(vec![0.5, 0.25])),
-        &[0.5 - 0.95 * 0.25, -0.25, -0.25],
-    );
 }
 
 #[test]
