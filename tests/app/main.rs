@@ -14,3 +14,4 @@ mod guests;
 
 mod namesakes;
 mod resuming;
+mod tuning;

@@ -223,7 +223,7 @@ fn impossible_learning_settings_are_refused_with_a_remedy() {
     check(&["--model", &model, "--demonstrations", "demonstrat=clumsy"], "env-guess has no option `demonstrat`");
     check(
         &["--model", &model, "--objective", "sft"],
-        "--objective: found the text \"sft\"; expected one of grpo, dapo",
+        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo; it needs no environment: `model tune` trains by it",
     );
     check(
         &["--model", &model, "--objective", "ppo"],

@@ -79,6 +79,8 @@ impl RequestError {
             Self::Other(_) => "request",
             Self::NotConfirmed { .. } => "not_confirmed",
             Self::NotEmpty { .. } => "not_empty",
+            Self::Example { .. } => "example",
+            Self::NoExamples { .. } => "no_examples",
             Self::NoAdapter { .. } => "no_adapter",
             Self::NoPlugin { .. } => "no_plugin",
         }

@@ -507,6 +507,24 @@ pub enum RequestError {
         /// Whether its files may be overwritten on request.
         can_overwrite: bool,
     },
+    /// An example that cannot be learned from.
+    #[error("{place}: {why}")]
+    Example {
+        /// The file and its line, or the episode.
+        place: String,
+        /// The reason.
+        why: String,
+    },
+    /// Data without examples.
+    #[error(
+        "there is no example to learn from: {too_long} are longer than the model's context, {unusable} episodes cannot teach, and the rest gives none"
+    )]
+    NoExamples {
+        /// Examples that are too long.
+        too_long: u64,
+        /// Episodes that are not decided, have no reward, were cut short, or are kept out of learning.
+        unusable: u64,
+    },
     /// Merging a model without an adapter.
     #[error("{folder} has no adapter to merge")]
     NoAdapter {

@@ -15,6 +15,8 @@ pub(crate) enum Stopping {
     Collecting,
     /// Recorded episodes are played again.
     Replay,
+    /// A model is trained.
+    Tuning,
     /// Nothing is recorded.
     Demo,
 }
@@ -28,6 +30,7 @@ impl Stopping {
                 "stopping: commands are ended, and the same call continues (press Ctrl-C again to exit at once)"
             }
             Self::Replay => "stopping (press Ctrl-C again to exit at once)",
+            Self::Tuning => "stopping: the last weights are being written (press Ctrl-C again to exit at once)",
             Self::Demo => "stopping (the demo records nothing)",
         }
     }

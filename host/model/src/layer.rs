@@ -3,13 +3,14 @@
 
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
+use crate::train::pass::{self, joined, refused};
 use crate::train::{Sequence, TokenScores, Trainer};
 use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
-    Dropped, Evaluation, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch,
-    SupervisedStep, Trajectory, TrajectoryGroup, Updates,
+    Dropped, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch, SupervisedStep,
+    Trajectory, TrajectoryGroup, Updates,
 };
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
 use std::collections::BTreeMap;
@@ -59,10 +60,6 @@ fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence
     numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect()
 }
 
-fn refused(error: LocalModelError) -> LearnError {
-    LearnError::Layer { layer: "weights".into(), why: error.to_string() }
-}
-
 fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
     let temperature = if generated.temperature > 0.0 { generated.temperature } else { 1.0 };
     generated
@@ -70,16 +67,6 @@ fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
         .iter()
         .map(|sequence| Sequence::new(sequence.tokens.clone(), &sequence.mask, temperature))
         .collect()
-}
-
-/// The scores of a trajectory's sequences, concatenated.
-fn joined(scores: &[TokenScores]) -> TokenScores {
-    let mut all = TokenScores::default();
-    for one in scores {
-        all.logprobs.extend(&one.logprobs);
-        all.entropies.extend(&one.entropies);
-    }
-    all
 }
 
 impl WeightsLayer {
@@ -150,27 +137,7 @@ impl WeightsLayer {
         step: &(dyn StepBatch + Sync),
         parts: &[&[Sequence]],
     ) -> Result<(f64, Metrics), LearnError> {
-        let trainer = &mut self.trainer;
-        let loss = |first: usize, scores: &[Vec<TokenScores>]| {
-            let all: Vec<TokenScores> = scores.iter().map(|scores| joined(scores)).collect();
-            let evaluations: Vec<Evaluation<'_>> = (first..)
-                .zip(&all)
-                .map(|(sequence, scores)| Evaluation {
-                    sequence,
-                    new: &scores.logprobs,
-                    entropy: Some(&scores.entropies),
-                })
-                .collect();
-            let outcome = step.loss(&evaluations)?;
-            Ok::<_, StepError>((outcome.gradients, (outcome.loss, outcome.metrics)))
-        };
-        let told = self.device.guarded(|| trainer.accumulate(parts, &loss)).map_err(refused)??;
-        let (mut loss, mut metrics) = (0.0, Metrics::default());
-        for (part, found) in told {
-            loss += part;
-            metrics.merge(&found);
-        }
-        Ok((loss, metrics))
+        pass::accumulate((&mut self.trainer, &self.device), step, parts, 1, &|_, scores| vec![joined(scores)])
     }
 
     /// Log-probs of trajectories under some weights, by the trajectories' indices.
@@ -213,33 +180,6 @@ impl WeightsLayer {
             Some(mismatch::Compared { trajectory, trainer: &scores.logprobs })
         });
         mismatch::check(Precision::Exact, compared)
-    }
-}
-
-/// Errors of both sides of a step.
-enum StepError {
-    Learn(LearnError),
-    Model(LocalModelError),
-}
-
-impl From<LearnError> for StepError {
-    fn from(error: LearnError) -> Self {
-        Self::Learn(error)
-    }
-}
-
-impl From<LocalModelError> for StepError {
-    fn from(error: LocalModelError) -> Self {
-        Self::Model(error)
-    }
-}
-
-impl From<StepError> for LearnError {
-    fn from(error: StepError) -> Self {
-        match error {
-            StepError::Learn(error) => error,
-            StepError::Model(error) => refused(error),
-        }
     }
 }
 

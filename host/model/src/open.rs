@@ -5,8 +5,8 @@ use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
 use crate::train::{OptimizerSettings, Schedule, Trained};
 use crate::{
-    AdapterFolder, AdapterSettings, ChatFormat, HostMatrix, Learned, LocalModel, LocalModelError, ModelFolder,
-    Overlong, Weight, WeightsLayer, digest, is_adapter, memory,
+    AdapterFolder, AdapterSettings, ChatFormat, HostDecoder, HostMatrix, Learned, LocalModel, LocalModelError,
+    ModelFolder, Overlong, Weight, WeightsLayer, digest, is_adapter, memory,
 };
 use clawhost_learn::policy::{PolicyGradient, Updates};
 use std::sync::Arc;
@@ -94,7 +94,33 @@ impl ModelFolder {
         settings: &LearningSettings,
         device: &ComputeDevice,
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
-        let (weights, trained) = match settings.learned {
+        let (weights, trained) = self.learned_weights(settings.learned, device)?;
+        let this = Self { weights, ..self.clone() };
+        let model = this.open(name, device)?;
+        let config = Arc::new(self.config.clone());
+        let (optimizer, schedule) = (settings.optimizer, settings.schedule);
+        let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
+        let (engine, objective) = (model.engine().clone(), settings.objective);
+        let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
+        layer.divide_into(settings.updates);
+        // The reference of an adapter is the model without it, which is in memory already.
+        if settings.objective.kl > 0.0 && trained == Trained::Full {
+            layer.stay_near(trainer(Schedule::constant(0.0))?);
+        }
+        Ok((model, layer))
+    }
+
+    /// The weights that learning begins with, and which of them learn, after a check of this machine's memory. All weights: an
+    /// adapter in the folder is merged first. An adapter: the one in the folder, else a fresh one.
+    ///
+    /// # Errors
+    /// The adapter's settings are invalid or differ from those of the folder's, or the machine lacks memory.
+    pub(crate) fn learned_weights(
+        &self,
+        learned: Learned,
+        device: &ComputeDevice,
+    ) -> Result<(HostDecoder, Trained), LocalModelError> {
+        let (weights, trained) = match learned {
             Learned::Full => (self.weights.merged(), Trained::Full),
             Learned::Adapter(wanted) if self.weights.has_adapter() => {
                 let found = AdapterFolder::of(&self.weights, "")?.settings;
@@ -119,23 +145,11 @@ impl ModelFolder {
                 Weight::Vector(values) => values.len() as u64,
             };
             let all = weights.weights();
-            let learned = all.iter().filter(|(name, _)| trained == Trained::Full || is_adapter(name));
-            let learned = learned.map(|(_, weight)| values(weight)).sum();
+            let trained_ones = all.iter().filter(|(name, _)| trained == Trained::Full || is_adapter(name));
+            let trained_ones = trained_ones.map(|(_, weight)| values(weight)).sum();
             let all = all.iter().map(|(_, weight)| values(weight)).sum();
-            memory::check("learning", memory::of_learning(all, learned))?;
+            memory::check("learning", memory::of_learning(all, trained_ones))?;
         }
-        let this = Self { weights, ..self.clone() };
-        let model = this.open(name, device)?;
-        let config = Arc::new(self.config.clone());
-        let (optimizer, schedule) = (settings.optimizer, settings.schedule);
-        let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
-        let (engine, objective) = (model.engine().clone(), settings.objective);
-        let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
-        layer.divide_into(settings.updates);
-        // The reference of an adapter is the model without it, which is in memory already.
-        if settings.objective.kl > 0.0 && trained == Trained::Full {
-            layer.stay_near(trainer(Schedule::constant(0.0))?);
-        }
-        Ok((model, layer))
+        Ok((weights, trained))
     }
 }

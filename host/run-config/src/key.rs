@@ -389,6 +389,7 @@ impl Key {
     pub(crate) fn instead_of(self, word: &str) -> Option<&'static str> {
         match (self, word) {
             (Self::Objective, "ppo") => Some("ppo needs a critic, and there is none: dapo and grpo have its clip"),
+            (Self::Objective, "sft" | "dpo" | "kto") => Some("it needs no environment: `model tune` trains by it"),
             _ => None,
         }
     }

@@ -2,7 +2,10 @@
 
 use crate::device::DeviceOption;
 use clap::{Args, Subcommand, ValueEnum};
-use clawhost_app::local_models::{CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, WIDTH};
+use clawhost_app::local_models::{
+    CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS,
+    TUNE_HELD_OUT, TUNE_LABEL_WEIGHT, TUNE_PREFERENCE_SHARE, TUNE_RATE, WIDTH,
+};
 use std::path::PathBuf;
 
 /// The help of an option, with its default.
@@ -24,6 +27,8 @@ pub(crate) enum ModelCommand {
     Generate(Box<GenerateArgs>),
     /// Chat on a terminal, or with lines from standard input. Ctrl-C ends an answer, Ctrl-D the conversation
     Chat(ChatArgs),
+    /// Train a model on given conversations, without an environment: imitation (sft), pairs (dpo) or labels (kto)
+    Tune(Box<TuneArgs>),
     /// Import a Hugging Face model: every weight is checked by name and shape, then its files are copied
     Import {
         /// A folder with config.json, tokenizer.json and weights in safetensors
@@ -126,6 +131,104 @@ pub(crate) struct ChatArgs {
     pub(crate) system: Option<String>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+}
+
+const TUNE_HELP: &str = "A line of a file, in the forms of TRL (a prompt, an answer and a completion are texts or lists of messages):
+  sft  {\"messages\": [...]}
+  dpo  {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}
+  kto  {\"prompt\": ..., \"completion\": ..., \"label\": true}
+
+Of a recorded run sft imitates the best episodes of each group, dpo compares the best with the worst, and kto labels episodes by their \
+reward or feedback. Only answers are trained, with the token that ends them. DIR/last and DIR/best are models, metrics.jsonl has every step.
+
+  clawhost model tune tiny --objective sft --data chats.jsonl --out tuned
+  clawhost model tune qwen --objective dpo --from last --adapter-rank 16 --out preferred
+  clawhost model chat tuned/best";
+
+/// The highest rates, by default.
+fn rates() -> String {
+    let (all, adapter) = (TUNE_RATE, TUNE_ADAPTER_RATE);
+    let share = (1.0 / TUNE_PREFERENCE_SHARE).round();
+    format!("Highest learning rate, up to 1 [default: {all}; of an adapter {adapter}; for dpo and kto a {share:.0}th]")
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TUNE_HELP)]
+pub(crate) struct TuneArgs {
+    /// The model's folder, which is not changed
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// What the examples are: answers to imitate, pairs, or answers with labels
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(crate) objective: TunedBy,
+    /// A file with one example per line, as JSON; may be repeated
+    #[arg(long, value_name = "FILE", required_unless_present = "from")]
+    pub(crate) data: Vec<PathBuf>,
+    /// Learn from the decided episodes of this recorded run instead: an id, a name, or `last`
+    #[arg(long, value_name = "RUN", conflicts_with = "data")]
+    pub(crate) from: Option<String>,
+    /// Reward from which an episode of the run is good [default: the mean reward of the run]
+    #[arg(long, value_name = "REWARD", requires = "from", allow_negative_numbers = true, value_parser = reward)]
+    pub(crate) threshold: Option<f64>,
+    /// The folder for the results: a new or an empty one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help = with_default("Passes over the examples", TUNE_EPOCHS))]
+    pub(crate) epochs: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), help = with_default("Examples per step", TUNE_BATCH))]
+    pub(crate) batch: Option<u32>,
+    #[arg(long, value_name = "RATE", value_parser = rate, help = rates())]
+    pub(crate) rate: Option<f64>,
+    /// Train an adapter of this rank (LoRA) instead of all weights; an adapter in the model's folder continues learning
+    #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) adapter_rank: Option<u32>,
+    #[arg(long, value_name = "SHARE", value_parser = held_out, help = with_default("Share of the examples that is held out for the validation loss, 0 to 0.5; it chooses the best weights", TUNE_HELD_OUT))]
+    pub(crate) held_out: Option<f64>,
+    #[arg(long, value_name = "BETA", value_parser = above_zero, help = with_default("dpo and kto: strength of the tie to the model as it was opened, or to the base of an adapter", TUNE_BETA))]
+    pub(crate) beta: Option<f64>,
+    #[arg(long, value_name = "WEIGHT", value_parser = above_zero, help = with_default("kto: weight of examples labelled true", TUNE_LABEL_WEIGHT))]
+    pub(crate) desirable_weight: Option<f64>,
+    #[arg(long, value_name = "WEIGHT", value_parser = above_zero, help = with_default("kto: weight of examples labelled false", TUNE_LABEL_WEIGHT))]
+    pub(crate) undesirable_weight: Option<f64>,
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where the order and the held-out part come from", SEED))]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) device: DeviceOption,
+    /// No progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+/// What examples are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TunedBy {
+    /// Answers to imitate
+    Sft,
+    /// Pairs of answers, of which the first is better (Rafailov et al. 2023)
+    Dpo,
+    /// Answers with a label: desirable or not (Ethayarajh et al. 2024)
+    Kto,
+}
+
+/// A number in a range, whose words an error repeats.
+fn within(text: &str, is_in: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|number| is_in(*number)).ok_or_else(|| format!("expected {expected}"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    within(text, |rate| rate > 0.0 && rate <= 1.0, "a number above 0 and at most 1")
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    within(text, |number| number > 0.0 && number <= 1e6, "a number above 0 and at most 1000000")
+}
+
+fn held_out(text: &str) -> Result<f64, String> {
+    within(text, |share| (0.0..=0.5).contains(&share), "a number from 0 to 0.5")
+}
+
+fn reward(text: &str) -> Result<f64, String> {
+    within(text, |reward| (-1.0..=1.0).contains(&reward), "a number from -1 to 1")
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `clawhost model`: creates, describes, runs, imports and exports local models.
+//! `clawhost model`: creates, describes, runs, tunes, imports and exports local models.
 
 mod args;
 mod chat;
@@ -6,6 +6,7 @@ mod exchange;
 mod generate;
 mod info;
 mod init;
+mod tune;
 
 pub(crate) use args::ModelCommand;
 
@@ -22,6 +23,7 @@ pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Re
         ModelCommand::Info { folder } => info::info(context, folder),
         ModelCommand::Generate(arguments) => generate::generate(context, arguments).await,
         ModelCommand::Chat(arguments) => chat::chat(context, arguments).await,
+        ModelCommand::Tune(arguments) => tune::run(context, arguments),
         ModelCommand::Import { source, folder, adapter } => {
             exchange::import(context, source, folder, adapter.as_deref())
         }

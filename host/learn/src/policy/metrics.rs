@@ -61,9 +61,10 @@ pub struct Metrics {
     pub distillation_advantage: Mean,
     /// Reward part of a token's advantage, weighted.
     pub reward_advantage: Mean,
-    /// Share of pairs whose chosen reply has the larger implicit reward.
+    /// Share of pairs whose chosen reply has the larger implicit reward; of labelled replies, the share on the right side of the
+    /// divergence.
     pub preference_accuracy: Mean,
-    /// Mean difference of implicit rewards (`beta` times nats), over pairs.
+    /// Mean difference of implicit rewards (`beta` times nats), over pairs or labelled replies.
     pub preference_margin: Mean,
 }
 

@@ -66,7 +66,7 @@
 //! # }
 //! ```
 //!
-//! Supervised training ([`SupervisedStep`]) and preferences ([`PreferenceStep`]) share the path from [`StepBatch`] on.
+//! Supervised training ([`SupervisedStep`]), preferences ([`PreferenceStep`]) and labelled replies ([`LabelledStep`]) share the path from [`StepBatch`] on.
 //! [`PolicyGradient::named`] has the presets.
 
 pub mod advantage;
@@ -96,8 +96,8 @@ pub use fall::{Fall, FallMonitor};
 pub use generated::{Generated, GeneratedSequence};
 pub use hacking::{HackingMonitor, Reading, Suspicion, Watched};
 pub use loss::{
-    Distillation, Evaluation, Outcome, Pair, PolicyStep, PreferenceStep, Reply, StepBatch, SupervisedStep, Surrogate,
-    Teacher, TruncatedImportance,
+    Distillation, Evaluation, LabelledReply, LabelledSettings, LabelledStep, Outcome, Pair, PolicyStep, PreferenceStep,
+    Reply, StepBatch, SupervisedStep, Surrogate, Teacher, TruncatedImportance, mismatched_divergence,
 };
 pub use metrics::{Mean, Metrics};
 pub use objective::{PolicyGradient, RewardTerm};

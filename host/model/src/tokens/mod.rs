@@ -25,4 +25,4 @@ pub use serve::serve_texts;
 pub use template::ChatTemplate;
 pub use texts::{TextFiles, TextHost, Texts};
 pub use tokenizer::Tokenizer;
-pub(crate) use tool_calls::{CALL, tool_calls};
+pub(crate) use tool_calls::{CALL, tool_calls, written};

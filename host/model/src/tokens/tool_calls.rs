@@ -42,6 +42,19 @@ fn call(block: &str, number: usize) -> Option<ToolCall> {
     Some(ToolCall { id: format!("call-{}", number + 1), name, arguments, extra: Vec::new() })
 }
 
+/// An answer as models write it: its text, then its calls in the format that [`tool_calls`] reads. `harmless` makes what
+/// comes from outside inert.
+pub(crate) fn written(text: &str, calls: &[ToolCall], harmless: impl Fn(&str) -> String) -> String {
+    let mut all = harmless(text);
+    for call in calls {
+        let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::from(call.arguments.as_str()));
+        let block = serde_json::json!({ "name": call.name, "arguments": arguments }).to_string();
+        let line = if all.is_empty() { "" } else { "\n" };
+        all.push_str(&format!("{line}{CALL}\n{}\n{END}", harmless(&block)));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

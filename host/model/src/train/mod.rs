@@ -2,6 +2,7 @@
 
 mod accelerated;
 mod optimizer;
+pub(crate) mod pass;
 mod processor;
 mod schedule;
 mod scores;

@@ -7,6 +7,7 @@
 mod distillation;
 mod divergence;
 mod importance;
+mod labelled;
 mod policy;
 mod preference;
 mod supervised;
@@ -14,6 +15,7 @@ mod surrogate;
 
 pub use distillation::{Distillation, Teacher};
 pub use importance::TruncatedImportance;
+pub use labelled::{LabelledReply, LabelledSettings, LabelledStep, mismatched_divergence};
 pub use policy::PolicyStep;
 pub use preference::{Pair, PreferenceStep, Reply};
 pub use supervised::SupervisedStep;

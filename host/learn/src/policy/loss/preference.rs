@@ -26,6 +26,15 @@ impl Reply {
         }
         Ok(Self { reference: trained(reference, &mask).sum(), mask })
     }
+
+    /// Log-prob of the reply minus that under the reference, nats.
+    pub(super) fn gain(&self, new: &[f64]) -> f64 {
+        trained(new, &self.mask).sum::<f64>() - self.reference
+    }
+
+    pub(super) fn mask(&self) -> &[bool] {
+        &self.mask
+    }
 }
 
 /// Two replies to one prompt.
@@ -66,10 +75,8 @@ impl PreferenceStep {
         Some(if sequence.is_multiple_of(2) { &pair.chosen } else { &pair.rejected })
     }
 
-    /// Log-prob of the reply minus that under the reference, nats.
     fn gain(&self, evaluation: &Evaluation<'_>) -> f64 {
-        self.reply(evaluation.sequence)
-            .map_or(0.0, |reply| trained(evaluation.new, &reply.mask).sum::<f64>() - reply.reference)
+        self.reply(evaluation.sequence).map_or(0.0, |reply| reply.gain(evaluation.new))
     }
 }
 
