@@ -223,12 +223,32 @@ fn impossible_learning_settings_are_refused_with_a_remedy() {
     check(&["--model", &model, "--demonstrations", "demonstrat=clumsy"], "env-guess has no option `demonstrat`");
     check(
         &["--model", &model, "--objective", "sft"],
-        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo; it needs no environment: `model tune` trains by it",
+        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo, opd; it needs no environment: `model tune` trains by it",
     );
     check(
         &["--model", &model, "--objective", "ppo"],
-        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo; ppo needs a critic, and there is none: dapo and grpo",
+        "expected one of grpo, dapo, dr_grpo, rloo, is, cispo, gspo, opd; ppo needs a critic, and there is none: dapo and grpo",
     );
+}
+
+#[test]
+fn a_teacher_is_learned_from_and_one_with_other_tokens_is_refused() {
+    let Some(game) = Game::new("distillation", &["--objective", "opd", "--rate", "0.005"]) else { return };
+    let folder = |name: &str, model: TinyModel| {
+        let folder = game.bench.data.path().join(name);
+        model.make().unwrap().write(&folder).unwrap();
+        folder.display().to_string()
+    };
+    let teacher = folder("teacher", TinyModel { seed: 9, width: 32, ..TinyModel::default() });
+    let (document, out) = game.learned(&game.bench, &["--teacher", &teacher]);
+    assert_ne!(document["weights"]["before"], document["weights"]["after"]);
+    let iterations = lines(&out.join("metrics.jsonl"));
+    let behind = |iteration: &Value| -iteration["metrics"]["weights.distillation_advantage_mean"].as_f64().unwrap();
+    // How it falls over more iterations is a test of the layer.
+    assert!(iterations.len() == 4 && iterations.iter().all(|iteration| behind(iteration) > 0.0), "{iterations:?}");
+    let other = folder("other", TinyModel::for_text());
+    game.bench.refused(&game.words(&["--teacher", &other]), &["its tokenizer.json differs"]);
+    game.bench.refused(&game.words(&[]), &["--objective: opd needs --teacher"]);
 }
 
 #[test]

@@ -81,6 +81,7 @@ impl RequestError {
             Self::NotEmpty { .. } => "not_empty",
             Self::Example { .. } => "example",
             Self::NoExamples { .. } => "no_examples",
+            Self::OtherTokenizer { .. } => "other_tokenizer",
             Self::NoAdapter { .. } => "no_adapter",
             Self::NoPlugin { .. } => "no_plugin",
         }

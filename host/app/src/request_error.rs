@@ -525,6 +525,14 @@ pub enum RequestError {
         /// Episodes that are not decided, have no reward, were cut short, or are kept out of learning.
         unusable: u64,
     },
+    /// A teacher whose tokens are not those of the model that learns.
+    #[error(
+        "{folder}: its tokenizer.json differs from that of the model that learns; a teacher scores the learner's own tokens, so it needs the same tokenizer"
+    )]
+    OtherTokenizer {
+        /// The folder of the teacher.
+        folder: String,
+    },
     /// Merging a model without an adapter.
     #[error("{folder} has no adapter to merge")]
     NoAdapter {

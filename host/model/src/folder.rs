@@ -226,6 +226,12 @@ impl ModelFolder {
         }))
     }
 
+    /// Whether token ids mean the same in both models. Two files that differ in a byte count as different tokenizers: nothing
+    /// else shows that every id is equal.
+    pub fn has_tokenizer_of(&self, other: &Self) -> bool {
+        self.tokenizer_json == other.tokenizer_json
+    }
+
     /// The tokenizer and the chat template.
     ///
     /// # Errors

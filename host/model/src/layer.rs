@@ -4,8 +4,8 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::pass::{self, joined, refused};
-use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest};
+use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
+use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, ModelFolder, digest, memory};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
@@ -37,6 +37,8 @@ pub struct WeightsLayer {
     compared: bool,
     /// The initial weights, if the objective keeps the policy near them. With an adapter they are the base weights.
     reference: Option<Trainer>,
+    /// The model whose log-probs are learned from, if the objective distils one.
+    teacher: Option<Trainer>,
     /// Where weights are written, if requested.
     checkpoints: Option<CheckpointWriter>,
 }
@@ -95,6 +97,7 @@ impl WeightsLayer {
             host,
             compared: false,
             reference: None,
+            teacher: None,
             checkpoints: None,
         })
     }
@@ -107,6 +110,21 @@ impl WeightsLayer {
     /// Sets the reference weights for the objective's divergence.
     pub fn stay_near(&mut self, reference: Trainer) {
         self.reference = Some(reference);
+    }
+
+    /// Sets the model from which the objective distils. Its tokens must be those of this model. An adapter of its folder is merged.
+    ///
+    /// # Errors
+    /// The machine lacks memory for it, or the device does not accept it.
+    pub fn follow(&mut self, teacher: &ModelFolder) -> Result<(), LocalModelError> {
+        if self.device.is_processor() {
+            memory::check("the teacher", memory::of_weights(teacher.config.parameters()))?;
+        }
+        let config = Arc::new(teacher.config.clone());
+        let (settings, schedule) = (OptimizerSettings::default(), Schedule::constant(0.0));
+        let weights = teacher.weights.merged();
+        self.teacher = Some(self.device.trainer(&config, &weights, Trained::Full, settings, schedule)?);
+        Ok(())
     }
 
     /// Sets the writer for checkpoints.
@@ -206,15 +224,19 @@ impl Layer for WeightsLayer {
             }
             None => BTreeMap::new(),
         };
+        let mut teacher = match &self.teacher {
+            Some(teacher) => self.scored(|all| teacher.scores(all), &written, |_| true)?,
+            None => BTreeMap::new(),
+        };
         let mut groups = Vec::with_capacity(batch.groups.len());
         for group in &batch.groups {
             let mut members = Vec::with_capacity(group.members.len());
             for member in &group.members {
                 let Some(generated) = &member.generated else { continue };
                 let name = member.episode.to_string();
-                let (trainer, reference) = (old.remove(&name), reference.remove(&name));
+                let (trainer, reference, teacher) = (old.remove(&name), reference.remove(&name), teacher.remove(&name));
                 let recorded = generated.recorded(name, member.reward, lag(generated));
-                members.push(Trajectory::new(Recorded { trainer, reference, ..recorded })?);
+                members.push(Trajectory::new(Recorded { trainer, reference, teacher, ..recorded })?);
             }
             groups.push(TrajectoryGroup { task: group.task.clone(), members });
         }

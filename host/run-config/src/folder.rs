@@ -10,7 +10,9 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
     }
     match (key, value) {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => Value::Text(plugin(folder, &text)),
-        (Key::Model | Key::SystemPromptFile | Key::Out, Value::Text(text)) => Value::Text(path(folder, &text)),
+        (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => {
+            Value::Text(path(folder, &text))
+        }
         (Key::Policy, Value::Text(text)) => Value::Text(policy(folder, &text)),
         (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
             Value::Texts(texts.iter().map(|text| plugin(folder, text)).collect())
@@ -29,7 +31,7 @@ pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
     };
     match (key, value) {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => vec![text.get(..file(text)).unwrap_or_default()],
-        (Key::Model | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
+        (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
         (Key::Policy, Value::Text(text)) => of_policy(text).and_then(|at| text.get(at..)).into_iter().collect(),
         (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
             texts.iter().map(|text| text.get(..file(text)).unwrap_or_default()).collect()
@@ -90,6 +92,7 @@ mod tests {
         check(Key::Plugin, "", "");
         check(Key::EvolveReflector, "r.wasm", "runs/a/r.wasm");
         check(Key::Model, "tiny", "runs/a/tiny");
+        check(Key::Teacher, "large", "runs/a/large");
         check(Key::SystemPromptFile, "p.txt", "runs/a/p.txt");
         check(Key::Out, "/out", "/out");
         check(Key::Policy, "script:answers.txt", "script:runs/a/answers.txt");

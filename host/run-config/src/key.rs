@@ -129,7 +129,10 @@ macro_rules! keys {
             $(#[doc = $summary] $variant,)+
         }
 
-        impl Key {
+        /// The objective that learns from a teacher, and from no rewards.
+pub(crate) const DISTILLATION: &str = "opd";
+
+impl Key {
             /// All options, in the order in which help and files show them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
@@ -265,7 +268,9 @@ keys! {
         "The reflector that rewrites the section";
 
     Objective, "objective", WEIGHTS, text, fixed("dapo"), LEARN, decides, Weights, "NAME",
-        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, is, cispo or gspo; with one step per iteration, dapo and cispo are the same";
+        "The objective that is minimised: grpo, dapo, dr_grpo, rloo, is, cispo or gspo from rewards, or opd from a teacher; with one step per iteration, dapo and cispo are the same";
+    Teacher, "teacher", WEIGHTS, text, none, LEARN, decides, Weights, "DIR",
+        "The folder of a local model with the same tokenizer, for the objective opd: its log-probs of the answers are learned from, and no rewards";
     Epochs, "epochs", WEIGHTS, whole(1..=64), fixed(1), LEARN, decides, Weights, "N",
         "Passes over the episodes of an iteration; the bounds of an objective act only with more than one step per iteration";
     Minibatches, "minibatches", WEIGHTS, whole(1..=1024), fixed(1), LEARN, decides, Weights, "N",
@@ -377,8 +382,7 @@ impl Key {
     /// The allowed words, if only some are allowed.
     pub fn choices(self) -> &'static [&'static str] {
         match self {
-            // Objectives that need rewards only: the others need a teacher, or pairs.
-            Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo"],
+            Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo", DISTILLATION],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
             _ => &[],

@@ -302,6 +302,9 @@ pub struct EvolveSpec {
 pub struct WeightsSpec {
     /// The loss.
     pub objective: String,
+    /// The folder of the teacher, for distillation alone.
+    #[serde(default)]
+    pub teacher: Option<String>,
     /// Passes over the episodes of an iteration.
     pub epochs: u32,
     /// Most steps of a pass.

@@ -140,6 +140,7 @@ impl Setter {
 
     fn weights(&mut self, weights: &WeightsSpec) {
         self.text(Key::Objective, weights.objective.clone());
+        self.text(Key::Teacher, weights.teacher.clone());
         self.whole(Key::Epochs, u64::from(weights.epochs));
         self.whole(Key::Minibatches, u64::from(weights.minibatches));
         self.number(Key::Rate, weights.rate);

@@ -154,6 +154,9 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             Some((Value::Whole(turns), _)) => *turns,
             _ => 64,
         };
+        let is = |key, word: &str| matches!(patch.get(key), Some((Value::Text(text), _)) if text == word);
+        // A teacher and its objective need each other; and then nothing is refilled.
+        let is_distilled = is(Key::Objective, "opd") && given(&patch, Key::Teacher);
         let branch = matches!(patch.get(Key::BranchAt), Some((Value::Whole(at), _)) if *at >= turns);
         let out = [
             (Key::SystemPromptFile, given(&patch, Key::SystemPrompt)),
@@ -166,6 +169,9 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::DemonstrationsUntil, !has_some),
             (Key::DemonstrationsSteps, !has_some),
             (Key::Kl, has_some),
+            (Key::Objective, is(Key::Objective, "opd") && !is_distilled),
+            (Key::Teacher, !is_distilled),
+            (Key::Refills, is_distilled),
             (Key::BranchAt, branch),
             (Key::TopP, layers.iter().any(|layer| layer == "weights")),
             (Key::From, routes || layers.iter().any(|layer| layer == "weights")),

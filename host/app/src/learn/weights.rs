@@ -11,7 +11,7 @@ use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
-    WeightsLayer,
+    WeightsLayer, digest,
 };
 use clawhost_run_config::{Optimizer, RunSpec, Truncated, WeightsSpec};
 use std::num::NonZeroU32;
@@ -33,6 +33,8 @@ const FLOOR: f64 = 0.1;
 pub(super) struct LearningModel {
     found: ModelFolder,
     settings: LearningSettings,
+    /// The digest of the weights of the teacher.
+    teacher: Option<Digest>,
     pub(super) model: Arc<LocalModel>,
     pub(super) before: Digest,
     weights: Arc<Mutex<WeightsLayer>>,
@@ -84,6 +86,20 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
     })
 }
 
+/// A teacher for this model.
+fn teacher(
+    place: &Path,
+    learner: &ModelFolder,
+    machine: &ModelSettings,
+    events: &dyn EventSink,
+) -> Result<ModelFolder, AppError> {
+    let teacher = read_folder(place, &machine.texts, events)?;
+    match teacher.has_tokenizer_of(learner) {
+        true => Ok(teacher),
+        false => Err(RequestError::OtherTokenizer { folder: place.display().to_string() }.into()),
+    }
+}
+
 impl LearningModel {
     /// Opens the model of a run whose weights learn. `None`: they do not learn.
     pub(super) fn open(
@@ -107,10 +123,18 @@ impl LearningModel {
         let device = machine.open_device(found.config.parameters(), events)?;
         // Learning samples from all tokens. The folder keeps its own sampling settings.
         let wanted = std::mem::take(&mut found.sampling);
-        let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
+        let (model, mut layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
         found.sampling = wanted;
+        let teacher = match &weights.teacher {
+            Some(place) => Some(teacher(Path::new(place), &found, machine, events)?),
+            None => None,
+        };
+        if let Some(teacher) = &teacher {
+            layer.follow(teacher)?;
+        }
+        let teacher = teacher.map(|teacher| digest(&teacher.weights));
         let before = model.engine().current().digest;
-        Ok(Some(Self { found, settings, model, before, weights: Arc::new(Mutex::new(layer)) }))
+        Ok(Some(Self { found, settings, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
     }
 
     pub(super) fn size(&self) -> ModelSize {
@@ -142,7 +166,10 @@ impl LearningModel {
             session.environment.check_options(&options).await?;
         }
         let plan = WeightsPlan {
-            settings: serde_json::json!(self.settings),
+            settings: match self.teacher {
+                None => serde_json::json!(self.settings),
+                Some(teacher) => serde_json::json!({ "learning": self.settings, "teacher": teacher }),
+            },
             warm_start: is_warm.then(|| WarmStart {
                 demonstrations: DEMONSTRATIONS,
                 options: weights.demonstrations.clone(),

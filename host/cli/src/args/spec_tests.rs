@@ -91,7 +91,9 @@ fn sound(key: Key) -> BoxedStrategy<Value> {
             select(key.choices()).prop_map(|choice| Value::Text(choice.to_owned())).boxed()
         }
         // A path: inside of the file's folder, without the byte that no path has.
-        (Key::Out | Key::SystemPromptFile, _) => r"(?s)[^/.\x00][^/\x00]{0,19}".prop_map(Value::Text).boxed(),
+        (Key::Out | Key::Teacher | Key::SystemPromptFile, _) => {
+            r"(?s)[^/.\x00][^/\x00]{0,19}".prop_map(Value::Text).boxed()
+        }
         (_, Kind::Text) => "(?s).{1,20}".prop_map(Value::Text).boxed(),
     }
 }

@@ -97,7 +97,7 @@ pub use generated::{Generated, GeneratedSequence};
 pub use hacking::{HackingMonitor, Reading, Suspicion, Watched};
 pub use loss::{
     Distillation, Evaluation, LabelledReply, LabelledSettings, LabelledStep, Outcome, Pair, PolicyStep, PreferenceStep,
-    Reply, StepBatch, SupervisedStep, Surrogate, Teacher, TruncatedImportance, mismatched_divergence,
+    Reply, StepBatch, SupervisedStep, Surrogate, TruncatedImportance, mismatched_divergence,
 };
 pub use metrics::{Mean, Metrics};
 pub use objective::{PolicyGradient, RewardTerm};

@@ -4,7 +4,6 @@
 //! the model read them as one sequence or with a context per turn does not matter here: each log-prob is conditional on its
 //! own context.
 
-use super::loss::Teacher;
 use crate::LearnError;
 
 /// Rounding may give a near-certain token a log-prob above 0 by up to this (bf16 has 8 bits). More is a wrong sign.
@@ -54,7 +53,7 @@ pub struct Recorded {
     /// Log-probs under the reference (adapter off).
     pub reference: Option<Vec<f64>>,
     /// Log-probs under the teacher, for the same token ids.
-    pub teacher: Option<Teacher>,
+    pub teacher: Option<Vec<f64>>,
     /// True where the policy sampled the token.
     pub mask: Vec<bool>,
     /// For each turn the number of tokens up to its end; strictly increasing, the last is the total. Empty: one turn.
@@ -100,7 +99,7 @@ impl Trajectory {
             ("rollout", Some(recorded.rollout.as_slice())),
             ("trainer", recorded.trainer.as_deref()),
             ("reference", recorded.reference.as_deref()),
-            ("teacher", recorded.teacher.as_ref().map(Teacher::logprobs)),
+            ("teacher", recorded.teacher.as_deref()),
         ];
         for (column, numbers) in columns {
             if let Some(numbers) = numbers {

@@ -203,6 +203,43 @@ async fn rewards_can_follow_demonstrations_directly() {
 }
 
 #[tokio::test]
+async fn distillation_moves_the_policy_towards_its_teacher_without_rewards() {
+    let objective = PolicyGradient::named("opd", NonZeroU32::MIN).unwrap();
+    let settings = LearningSettings { objective, schedule: Schedule::constant(0.01), ..settings(|_| {}) };
+    let (model, mut layer) = folder().open_learning("tiny", &settings, &ComputeDevice::processor()).unwrap();
+    // Another shape, and other weights.
+    let teacher = TinyModel { seed: 8, width: 32, layers: 1, ..TinyModel::default() }.make().unwrap();
+    assert!(teacher.has_tokenizer_of(&folder()));
+    let without = metrics_or_reason(&learn(&mut [&mut layer], &equal(&model).await).unwrap());
+    assert!(without.unwrap_err().contains("has no teacher log-probs"));
+    layer.follow(&teacher).unwrap();
+    let mut behind = Vec::new();
+    for _ in 0..25 {
+        let found = metrics(&learn(&mut [&mut layer], &equal(&model).await).unwrap());
+        assert_eq!(found["reward_advantage_mean"], 0.0);
+        behind.push(-found["distillation_advantage_mean"]);
+    }
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (first, last) = (mean(&behind[..3]), mean(&behind[15..]));
+    assert!(first > 0.05 && last < 0.4 * first, "the divergence from the teacher in nats per token: {behind:?}");
+}
+
+/// Answers that all have the same reward.
+async fn equal(model: &LocalModel) -> Batch {
+    let mut batch = played(model, |_| {}).await;
+    batch.groups[0].members.iter_mut().for_each(|member| member.reward = 0.0);
+    batch
+}
+
+/// The metrics of a step, or why the layer was left out.
+fn metrics_or_reason(applied: &Applied) -> Result<BTreeMap<&'static str, f64>, String> {
+    match &applied.outcomes[0] {
+        LayerOutcome::LeftOut(why) => Err(why.to_string()),
+        _ => Ok(metrics(applied)),
+    }
+}
+
+#[tokio::test]
 async fn answers_of_older_weights_are_reweighted_and_too_old_ones_dropped() {
     let (model, mut layer) = opened(|_| {});
     let batch = played(&model, |_| {}).await;

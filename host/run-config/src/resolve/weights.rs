@@ -2,6 +2,7 @@
 
 use super::{Resolver, preset_flag, preset_number, small};
 use crate::check::options;
+use crate::key::DISTILLATION;
 use crate::{AdapterSpec, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
 
 /// Below this temperature a draw is almost always the most likely token, and the rounding error of a single-precision
@@ -15,10 +16,12 @@ impl Resolver<'_> {
         self.check_model();
         self.check_adapter();
         self.check_demonstrations();
+        let is_distilled = self.check_teacher();
         let adapter = self.adapter();
         let case = usize::from(adapter.is_some());
         WeightsSpec {
             objective: self.text_or(Key::Objective, 0).to_owned(),
+            teacher: self.text(Key::Teacher).map(str::to_owned),
             epochs: self.small_or(Key::Epochs, 0),
             minibatches: self.small_or(Key::Minibatches, 0),
             rate: self.number_or(Key::Rate, case),
@@ -30,7 +33,8 @@ impl Resolver<'_> {
             adapter,
             truncated: self.text_or(Key::Truncated, 0).parse().unwrap_or(Truncated::Keep),
             kl: self.number_or(Key::Kl, 0),
-            refills: self.small_or(Key::Refills, 0),
+            // Groups with equal rewards teach as much as others.
+            refills: if is_distilled { 0 } else { self.small_or(Key::Refills, 0) },
             difficulty_filter: match self.value(Key::DifficultyFilter) {
                 Some(Value::Flag(flag)) => *flag,
                 _ => preset_flag(Key::DifficultyFilter),
@@ -56,6 +60,28 @@ impl Resolver<'_> {
         let at = if self.has(Key::Policy) { Key::Policy } else { Key::Model };
         let begin = "layer weights needs a local model: name its folder with ".into();
         self.refuse(at, [begin, Key::Model.into(), ", or write local:DIR for ".into(), Key::Policy.into()]);
+    }
+
+    /// Whether a teacher is learned from. A teacher and its objective need each other.
+    fn check_teacher(&mut self) -> bool {
+        let is_distilled = self.text_or(Key::Objective, 0) == DISTILLATION;
+        let is_sure = !self.refused.contains(&Key::Objective) && !self.refused.contains(&Key::Teacher);
+        match (is_distilled, self.has(Key::Teacher)) {
+            _ if !is_sure => {}
+            (true, false) => {
+                self.refuse(Key::Objective, [format!("{DISTILLATION} needs ").into(), Key::Teacher.into()]);
+            }
+            (false, true) => {
+                let need = format!(" {DISTILLATION}; the others learn from rewards");
+                self.refuse(Key::Teacher, ["needs ".into(), Key::Objective.into(), need.into()]);
+            }
+            (true, true) | (false, false) => {}
+        }
+        if is_distilled && self.whole(Key::Refills).is_some_and(|refills| refills > 0) {
+            let why = format!("not with {DISTILLATION}, which learns from all groups, unless it is 0");
+            self.refuse(Key::Refills, [why.into()]);
+        }
+        is_distilled
     }
 
     fn check_adapter(&mut self) {

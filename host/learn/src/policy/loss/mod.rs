@@ -13,7 +13,7 @@ mod preference;
 mod supervised;
 mod surrogate;
 
-pub use distillation::{Distillation, Teacher};
+pub use distillation::Distillation;
 pub use importance::TruncatedImportance;
 pub use labelled::{LabelledReply, LabelledSettings, LabelledStep, mismatched_divergence};
 pub use policy::PolicyStep;

@@ -142,8 +142,7 @@ impl Token {
     fn all(trained: &Trained, evaluation: &Evaluation<'_>) -> Vec<Option<Self>> {
         let recorded = trained.trajectory().recorded();
         let reference = recorded.reference.iter().flatten().copied().map(Some).chain(repeat(None));
-        let teacher = recorded.teacher.iter().flat_map(|teacher| teacher.logprobs());
-        let teacher = teacher.copied().map(Some).chain(repeat(None));
+        let teacher = recorded.teacher.iter().flatten().copied().map(Some).chain(repeat(None));
         let logprobs = evaluation.new.iter().zip(trained.trajectory().old()).zip(&recorded.rollout);
         let rows = logprobs.zip(reference).zip(teacher).zip(trained.advantages()).zip(&recorded.mask);
         rows.map(|((((((new, old), rollout), reference), teacher), advantage), trained)| {

@@ -53,7 +53,7 @@ fn outcome(objective: PolicyGradient, groups: &[Vec<Random>], shift: Shift) -> O
             rollout: column(2),
             trainer: Some(column(1)),
             reference: Some(column(3)),
-            teacher: Some(teacher(&column(4))),
+            teacher: Some(column(4)),
             mask: random.tokens.iter().map(|(_, trained)| *trained).collect(),
             turn_ends: if random.tokens.len() > 2 { vec![2, random.tokens.len()] } else { vec![] },
             ..Recorded::default()
@@ -207,7 +207,7 @@ fn in_parts(objective: PolicyGradient, groups: &[Vec<Random>], order: &[usize], 
             rollout: column(random, 2),
             trainer: Some(column(random, 1)),
             reference: Some(column(random, 3)),
-            teacher: Some(teacher(&column(random, 4))),
+            teacher: Some(column(random, 4)),
             mask: random.tokens.iter().map(|(_, trained)| *trained).collect(),
             turn_ends: if random.tokens.len() > 2 { vec![2, random.tokens.len()] } else { vec![] },
             ..Recorded::default()

@@ -26,11 +26,6 @@ fn combined() -> PolicyGradient {
     }
 }
 
-fn teacher(logprobs: &[f64]) -> Teacher {
-    let ids: Vec<u32> = (0..logprobs.len() as u32).collect();
-    Teacher::new("teacher", &ids, &ids, logprobs.to_vec()).unwrap()
-}
-
 /// One of the four trajectories, with all columns.
 fn recorded(number: usize) -> Recorded {
     Recorded {
@@ -38,7 +33,7 @@ fn recorded(number: usize) -> Recorded {
         reward: Some(REWARDS[number]),
         rollout: OLD[number].to_vec(),
         reference: Some(REFERENCE[number].to_vec()),
-        teacher: Some(teacher(REFERENCE[number])),
+        teacher: Some(REFERENCE[number].to_vec()),
         mask: vec![true; OLD[number].len()],
         ..Recorded::default()
     }

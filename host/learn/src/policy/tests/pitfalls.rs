@@ -30,7 +30,7 @@ fn columns_of_wrong_length_and_invalid_numbers_are_named_with_their_position() {
     check(&|recorded| recorded.mask = vec![true], "mask has 1 numbers for 3 tokens");
     check(&|recorded| recorded.trainer = Some(vec![-1.0]), "trainer has 1 numbers for 3 tokens");
     check(&|recorded| recorded.reference = Some(vec![]), "reference has 0 numbers");
-    check(&|recorded| recorded.teacher = Some(teacher(&[-1.0])), "teacher has 1 numbers");
+    check(&|recorded| recorded.teacher = Some(vec![-1.0]), "teacher has 1 numbers");
     check(&|recorded| recorded.turn_ends = vec![2, 2, 3], "turns end at [2, 2, 3]");
     check(&|recorded| recorded.turn_ends = vec![1, 2], "ends must increase up to 3");
     check(&|recorded| recorded.reward = Some(f64::NAN), "rewards is NaN, which is not finite; leave out");

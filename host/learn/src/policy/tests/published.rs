@@ -33,7 +33,7 @@ fn losses_and_gradients_equal_the_reference() {
 fn far_from_the_teacher(objective: PolicyGradient, new: &[&[f64]]) -> Outcome {
     let far = groups(|number, recorded| {
         if number == 0 {
-            recorded.teacher = Some(teacher(&[-0.3, -8.2, -0.6]));
+            recorded.teacher = Some(vec![-0.3, -8.2, -0.6]);
         }
     });
     Experience::new(objective, far).unwrap().whole().unwrap().loss(&evaluations(new)).unwrap()
