@@ -252,6 +252,19 @@ fn a_teacher_is_learned_from_and_one_with_other_tokens_is_refused() {
 }
 
 #[test]
+fn credit_per_turn_changes_what_is_learned() {
+    let Some(game) = Game::new("credit_per_turn", &[]) else { return };
+    let after = |credit: &str| {
+        let (document, _) = game.learned(&game.bench, &["--credit", credit]);
+        assert_eq!(document["config"]["work"]["layers"][0]["credit"], *credit);
+        document["weights"]["after"].clone()
+    };
+    assert_ne!(after("turn"), after("episode"));
+    let refused = ["--credit", "turn", "--objective", "opd", "--teacher", "x"];
+    game.bench.refused(&game.words(&refused), &["--credit: not with opd, which learns from no rewards"]);
+}
+
+#[test]
 fn a_dry_run_of_weights_shows_the_plan() {
     let Some(game) = Game::new("dry_run_of_weights", &["--dry-run"]) else { return };
     let told = game.bench.out(&game.words(&[]));

@@ -367,6 +367,8 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
                 sequences: vec![GeneratedSequence { tokens: [prompt, &written].concat(), mask }],
                 rollout: answer.tokens.iter().map(|one| one.logprob_sampled).collect(),
                 turn_ends: vec![written.len()],
+                states: Vec::new(),
+                turn_rewards: None,
                 temperature: 1.0,
                 version: answer.version,
                 restricted: false,

@@ -271,6 +271,8 @@ keys! {
         "The objective that is minimised: grpo, dapo, dr_grpo, rloo, is, cispo or gspo from rewards, or opd from a teacher; with one step per iteration, dapo and cispo are the same";
     Teacher, "teacher", WEIGHTS, text, none, LEARN, decides, Weights, "DIR",
         "The folder of a local model with the same tokenizer, for the objective opd: its log-probs of the answers are learned from, and no rewards";
+    Credit, "credit", WEIGHTS, text, fixed("episode"), LEARN, decides, Weights, "UNIT",
+        "What answers are credited with: episode (its reward against those of its group), or turn (besides, what followed a turn against what followed other turns of the group after the same observation)";
     Epochs, "epochs", WEIGHTS, whole(1..=64), fixed(1), LEARN, decides, Weights, "N",
         "Passes over the episodes of an iteration; the bounds of an objective act only with more than one step per iteration";
     Minibatches, "minibatches", WEIGHTS, whole(1..=1024), fixed(1), LEARN, decides, Weights, "N",
@@ -383,6 +385,7 @@ impl Key {
     pub fn choices(self) -> &'static [&'static str] {
         match self {
             Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo", DISTILLATION],
+            Self::Credit => &["episode", "turn"],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
             _ => &[],

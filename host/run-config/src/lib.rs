@@ -48,8 +48,8 @@ pub use price::Price;
 pub use problem::{Part, Problem, Problems};
 pub use sample::sample;
 pub use spec::{
-    AdapterSpec, BudgetSpec, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer, PlaySpec,
-    PlaybookSpec, PolicySpec, RouterSpec, RunSpec, Truncated, WeightsSpec, Work,
+    AdapterSpec, BudgetSpec, CreditUnit, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer,
+    PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, Truncated, WeightsSpec, Work,
 };
 pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
 pub use unknown::nearest;

@@ -305,6 +305,9 @@ pub struct WeightsSpec {
     /// The folder of the teacher, for distillation alone.
     #[serde(default)]
     pub teacher: Option<String>,
+    /// What answers are credited with.
+    #[serde(default)]
+    pub credit: CreditUnit,
     /// Passes over the episodes of an iteration.
     pub epochs: u32,
     /// Most steps of a pass.
@@ -342,6 +345,27 @@ pub struct WeightsSpec {
     /// The digest of the initial weights. The program sets it when the model is opened.
     #[serde(default)]
     pub before: Option<Digest>,
+}
+
+/// What answers are credited with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CreditUnit {
+    /// The reward of their episode.
+    #[default]
+    Episode,
+    /// Besides, what followed their turn.
+    Turn,
+}
+
+impl CreditUnit {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Episode => "episode",
+            Self::Turn => "turn",
+        }
+    }
 }
 
 /// The optimiser.

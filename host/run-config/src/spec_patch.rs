@@ -141,6 +141,7 @@ impl Setter {
     fn weights(&mut self, weights: &WeightsSpec) {
         self.text(Key::Objective, weights.objective.clone());
         self.text(Key::Teacher, weights.teacher.clone());
+        self.text(Key::Credit, weights.credit.name().to_owned());
         self.whole(Key::Epochs, u64::from(weights.epochs));
         self.whole(Key::Minibatches, u64::from(weights.minibatches));
         self.number(Key::Rate, weights.rate);

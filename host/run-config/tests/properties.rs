@@ -172,6 +172,7 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::Objective, is(Key::Objective, "opd") && !is_distilled),
             (Key::Teacher, !is_distilled),
             (Key::Refills, is_distilled),
+            (Key::Credit, is_distilled),
             (Key::BranchAt, branch),
             (Key::TopP, layers.iter().any(|layer| layer == "weights")),
             (Key::From, routes || layers.iter().any(|layer| layer == "weights")),

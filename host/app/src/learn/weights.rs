@@ -6,14 +6,14 @@ use crate::plugins::check_options;
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::Digest;
-use clawhost_learn::policy::{Difficulty, PolicyGradient, Truncation, Updates};
+use clawhost_learn::policy::{Credit, Difficulty, PolicyGradient, Truncation, TurnCredit, Updates};
 use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
     WeightsLayer, digest,
 };
-use clawhost_run_config::{Optimizer, RunSpec, Truncated, WeightsSpec};
+use clawhost_run_config::{CreditUnit, Optimizer, RunSpec, Truncated, WeightsSpec};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,6 +51,10 @@ fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<P
             Truncated::Penalty(penalty) => Truncation::Penalty(penalty),
         };
     }
+    gradient.credit = match weights.credit {
+        CreditUnit::Episode => Credit::Episode,
+        CreditUnit::Turn => Credit::Turn(TurnCredit::default()),
+    };
     gradient.kl = weights.kl;
     Ok(gradient)
 }

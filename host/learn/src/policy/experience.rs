@@ -4,10 +4,12 @@
 //! Trajectories without a gradient are left out and counted.
 
 use super::advantage::{GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies};
+use super::credit::{Credit, MemberTurns, turn_advantages};
 use super::loss::PolicyStep;
 use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
 use crate::{LearnError, Measurements, Metric};
+use std::iter::repeat;
 
 /// Times that groups without variance are replaced before an iteration is trained on what there is (dynamic sampling, DAPO:
 /// Yu et al. 2025). Late in training about a third of the groups has no variance.
@@ -212,16 +214,34 @@ impl Experience {
                 self.report.zero_variance.push(group.task);
             }
         }
+        let by_turn = self.by_turn(&term, &scored);
         let advantages = match group_advantages(term.advantage, &rewards) {
             GroupAdvantages::Advantages(advantages) => advantages,
+            // Equal episodes may still have turns that differ.
+            _ if by_turn.iter().flatten().any(|advantage| *advantage != 0.0) => vec![0.0; scored.len()],
             // Without variance the reward advantages are 0; the teacher still gives a gradient.
             _ if self.objective.distillation.is_some() => vec![0.0; scored.len()],
             _ => return,
         };
-        for ((member, _, trajectory), advantage) in scored.into_iter().zip(advantages) {
-            let advantages = vec![advantage; trajectory.recorded().rollout.len()];
+        let by_turn = by_turn.into_iter().chain(repeat(Vec::new()));
+        for (((member, _, trajectory), advantage), by_turn) in scored.into_iter().zip(advantages).zip(by_turn) {
+            let mut advantages = trajectory.over_tokens(&by_turn);
+            advantages.iter_mut().for_each(|token| *token += advantage);
             self.keep(Trained { trajectory, group: number, member, advantages });
         }
+    }
+
+    /// The advantages of turns. Empty: tokens are credited with their episode.
+    fn by_turn(&self, term: &RewardTerm, scored: &[(usize, f64, Trajectory)]) -> Vec<Vec<f64>> {
+        let Credit::Turn(settings) = self.objective.credit else { return Vec::new() };
+        let members: Vec<MemberTurns<'_>> = scored
+            .iter()
+            .map(|(_, reward, trajectory)| {
+                let recorded = trajectory.recorded();
+                MemberTurns { states: &recorded.states, rewards: recorded.turn_rewards.as_deref(), reward: *reward }
+            })
+            .collect();
+        turn_advantages(settings, term.advantage, &members)
     }
 
     fn keep(&mut self, trained: Trained) {

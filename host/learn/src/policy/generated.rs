@@ -4,7 +4,7 @@
 //! template that drops reasoning, a shortened conversation), a new sequence starts.
 
 use super::{Recorded, Sampling};
-use clawhost_core::{Ending, Episode, Turn};
+use clawhost_core::{Digest, Ending, Episode, Message, Turn, Verdict};
 
 /// Consecutive tokens of prompts and replies.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +24,10 @@ pub struct Generated {
     pub rollout: Vec<f32>,
     /// For each turn, the number of sampled tokens up to its end.
     pub turn_ends: Vec<usize>,
+    /// The state of each turn: the digest of what the policy observed before it.
+    pub states: Vec<Digest>,
+    /// Reward of each turn, if a reward judged turns.
+    pub turn_rewards: Option<Vec<f64>>,
     /// Sampling temperature; 0 is greedy decoding, which gives no importance ratios.
     pub temperature: f32,
     /// The oldest version of the weights that sampled in the episode.
@@ -32,6 +36,22 @@ pub struct Generated {
     pub restricted: bool,
     /// Whether a limit of turns or tokens ended the episode.
     pub truncated: bool,
+}
+
+/// The digest of the texts of an observation.
+fn state<'a>(observed: impl Iterator<Item = &'a Message>) -> Digest {
+    let texts: Vec<String> = observed.map(Message::plain_text).collect();
+    // Divided by a character that no text has, so that equal digests mean equal texts.
+    Digest::of(texts.join("\0").as_bytes())
+}
+
+/// The rewards of the turns of an episode: those of the first verdict with one number for each turn.
+fn turn_rewards(episode: &Episode) -> Option<&[f64]> {
+    let judged = episode.verdicts.iter().find_map(|record| match &record.verdict {
+        Verdict::Scored(card) if card.per_turn.len() == episode.turns.len() => Some(card.per_turn.as_slice()),
+        Verdict::Scored(_) | Verdict::NotApplicable(_) | Verdict::Failed(_) => None,
+    });
+    judged.filter(|rewards| !rewards.is_empty())
 }
 
 impl Generated {
@@ -43,12 +63,21 @@ impl Generated {
             sequences: Vec::new(),
             rollout: Vec::new(),
             turn_ends: Vec::new(),
+            states: Vec::new(),
+            turn_rewards: None,
             temperature: first.temperature,
             version: first.version,
             restricted: false,
             truncated: matches!(episode.ending, Ending::Truncated(_)) || episode.turns.iter().any(cut),
         };
-        for record in episode.turns.iter().filter_map(|turn| turn.tokens.as_ref()) {
+        let judged = turn_rewards(episode);
+        let mut rewards = Vec::new();
+        let mut results: &[Message] = &[];
+        for (number, turn) in episode.turns.iter().enumerate() {
+            let observed = std::mem::replace(&mut results, &turn.tool_results).iter().chain(&turn.observation);
+            let Some(record) = &turn.tokens else { continue };
+            generated.states.push(state(observed));
+            rewards.push(judged.and_then(|all| all.get(number)).copied().unwrap_or(0.0));
             let goes_on = record.shared > 0
                 && generated.sequences.last().is_some_and(|sequence| sequence.tokens.len() == record.shared);
             if record.shared > 0 && !goes_on {
@@ -67,6 +96,7 @@ impl Generated {
             generated.version = generated.version.min(record.version);
             generated.restricted |= record.restricted;
         }
+        generated.turn_rewards = judged.map(|_| rewards);
         Some(generated)
     }
 
@@ -84,11 +114,73 @@ impl Generated {
             rollout: self.rollout.iter().map(|logprob| f64::from(*logprob)).collect(),
             mask: vec![true; self.rollout.len()],
             turn_ends: self.turn_ends.clone(),
+            states: self.states.clone(),
+            turn_rewards: self.turn_rewards.clone(),
             truncated: self.truncated,
             version_lag,
             // The kind of restriction does not matter: without the kept set the trajectory cannot be trained on.
             sampling: Sampling { top_p: if self.restricted { 0.0 } else { 1.0 }, ..Sampling::default() },
             ..Recorded::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{Origin, Part, Role, ScoreCard, TokenRecord};
+
+    /// An episode whose turns observed these texts.
+    fn episode(observed: &[&str]) -> Episode {
+        let mut episode: Episode =
+            serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).unwrap();
+        let turn = |text: &&str| {
+            let record = TokenRecord {
+                version: 0,
+                shared: 0,
+                prompt: vec![1],
+                tokens: vec![2],
+                logprob_model: vec![-0.5],
+                logprob_sampled: vec![-0.5],
+                temperature: 1.0,
+                restricted: false,
+            };
+            Turn {
+                observation: vec![Message::text(Role::User, Origin::Environment, *text)],
+                tool_results: Vec::new(),
+                tokens: Some(Box::new(record)),
+                ..episode.turns[0].clone()
+            }
+        };
+        episode.turns = observed.iter().map(turn).collect();
+        episode
+    }
+
+    #[test]
+    fn the_state_of_a_turn_is_what_was_observed_before_it() {
+        let generated = Generated::of(&episode(&["a", "b", "a"])).unwrap();
+        let [first, second, third] = generated.states[..] else { panic!("{:?}", generated.states) };
+        assert!(first == third && first != second);
+        let mut with_result = episode(&["a", "b"]);
+        let result = Message { parts: vec![Part::Text("found".into())], ..with_result.turns[0].observation[0].clone() };
+        with_result.turns[0].tool_results = vec![result];
+        let other = Generated::of(&with_result).unwrap();
+        assert!(other.states[0] == first && other.states[1] != second, "the result of a call was observed, too");
+    }
+
+    #[test]
+    fn rewards_of_turns_are_those_of_a_verdict_about_every_turn() {
+        let check = |per_turn: &[f64], expect: Option<&[f64]>| {
+            let mut episode = episode(&["a", "b"]);
+            let card = ScoreCard { per_turn: per_turn.to_vec(), ..ScoreCard::plain(1.0) };
+            episode.verdicts.truncate(1);
+            episode.verdicts[0].verdict = Verdict::Scored(card);
+            let generated = Generated::of(&episode).unwrap();
+            assert_eq!(generated.turn_rewards.as_deref(), expect, "{per_turn:?}");
+            assert_eq!(generated.recorded("e".into(), 1.0, 0).turn_rewards.as_deref(), expect);
+        };
+        check(&[0.25, 1.0], Some(&[0.25, 1.0]));
+        check(&[], None);
+        check(&[1.0], None);
     }
 }

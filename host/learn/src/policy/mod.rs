@@ -10,7 +10,7 @@
 //!                  │
 //!     mismatch::check            compares log-probs of rollout and trainer (first step of every version)
 //!                  │
-//!     Experience::new            advantages over whole groups; drops and counts what has no gradient
+//!     Experience::new            advantages over whole groups, perhaps per turn; drops and counts what has no gradient
 //!                  │
 //!     Updates::divide            epochs and minibatches: the trajectories of every optimiser step
 //!                  │
@@ -71,6 +71,7 @@
 
 pub mod advantage;
 mod aggregate;
+mod credit;
 mod difficulty;
 mod experience;
 mod fall;
@@ -90,6 +91,7 @@ mod updates;
 
 pub use advantage::{Advantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
+pub use credit::{Credit, MemberTurns, TurnCredit, turn_advantages};
 pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
 pub use fall::{Fall, FallMonitor};

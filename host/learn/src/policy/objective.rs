@@ -2,6 +2,7 @@
 
 use super::advantage::{Advantage, Truncation};
 use super::aggregate::Aggregation;
+use super::credit::Credit;
 use super::loss::{Distillation, Surrogate, TruncatedImportance};
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ pub struct PolicyGradient {
     pub aggregation: Aggregation,
     /// The reward term; `None`: rewards are not used.
     pub reward: Option<RewardTerm>,
+    /// What tokens are credited with, from rewards.
+    pub credit: Credit,
     /// The distillation term.
     pub distillation: Option<Distillation>,
     /// Corrects the mismatch between rollout and trainer. Required for trajectories with a version lag.
@@ -57,6 +60,7 @@ impl PolicyGradient {
             surrogate,
             aggregation,
             reward: Some(RewardTerm::of(advantage)),
+            credit: Credit::Episode,
             distillation: None,
             truncated_importance: Some(TruncatedImportance::default()),
             kl: 0.0,
@@ -78,6 +82,7 @@ impl PolicyGradient {
             return refuse("neither rewards nor a teacher: there is no gradient".into());
         }
         self.surrogate.check()?;
+        self.credit.check()?;
         let non_negative = |value: f64| value.is_finite() && value >= 0.0;
         if !non_negative(self.kl) {
             return refuse(format!("kl is {}; expected 0 or more", self.kl));

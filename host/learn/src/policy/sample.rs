@@ -5,6 +5,7 @@
 //! own context.
 
 use crate::LearnError;
+use clawhost_core::Digest;
 
 /// Rounding may give a near-certain token a log-prob above 0 by up to this (bf16 has 8 bits). More is a wrong sign.
 const ROUNDING: f64 = 0.01;
@@ -58,6 +59,10 @@ pub struct Recorded {
     pub mask: Vec<bool>,
     /// For each turn the number of tokens up to its end; strictly increasing, the last is the total. Empty: one turn.
     pub turn_ends: Vec<usize>,
+    /// The state of each turn: the digest of what the policy observed before it. Empty: unknown.
+    pub states: Vec<Digest>,
+    /// Reward of each turn. `None`: the last turn has `reward`.
+    pub turn_rewards: Option<Vec<f64>>,
     /// Whether a limit of tokens or turns ended the episode, so that its reward is not meaningful.
     pub truncated: bool,
     /// Weight updates between sampling and training; 0 is on-policy.
@@ -114,6 +119,14 @@ impl Trajectory {
             );
             return Err(LearnError::Sequence { sequence: name.to_owned(), what });
         }
+        let turns = recorded.turn_ends.len();
+        if !recorded.states.is_empty() {
+            same_length(name, "states", recorded.states.len(), turns, "turns")?;
+        }
+        if let Some(rewards) = &recorded.turn_rewards {
+            same_length(name, "turn rewards", rewards.len(), turns, "turns")?;
+            rewards.iter().enumerate().try_for_each(|(turn, reward)| finite(name, "turn rewards", turn, *reward))?;
+        }
         recorded.reward.iter().try_for_each(|reward| finite(name, "rewards", 0, *reward))?;
         Ok(Self(recorded))
     }
@@ -126,6 +139,14 @@ impl Trajectory {
     /// The log-probs that importance ratios refer to: the trainer's if computed, otherwise those of the rollout.
     pub fn old(&self) -> &[f64] {
         self.0.trainer.as_ref().unwrap_or(&self.0.rollout)
+    }
+
+    /// Repeats one number per turn over the turn's tokens; missing numbers are 0.
+    pub(super) fn over_tokens(&self, by_turn: &[f64]) -> Vec<f64> {
+        let mut tokens = Vec::with_capacity(self.0.rollout.len());
+        let numbers = by_turn.iter().copied().chain(std::iter::repeat(0.0));
+        self.0.turn_ends.iter().zip(numbers).for_each(|(end, number)| tokens.resize(*end, number));
+        tokens
     }
 
     /// Number of tokens that the policy sampled.

@@ -156,6 +156,8 @@ mod tests {
                 sequences: vec![],
                 rollout: vec![],
                 turn_ends: vec![number as usize],
+                states: Vec::new(),
+                turn_rewards: None,
                 temperature: 1.0,
                 version: 0,
                 restricted: false,

@@ -265,6 +265,8 @@ async fn an_adapter_learns_from_rewards() {
                 sequences: vec![GeneratedSequence { tokens: [&record.prompt[..], &record.tokens].concat(), mask }],
                 rollout: record.logprob_sampled.clone(),
                 turn_ends: vec![1],
+                states: Vec::new(),
+                turn_rewards: None,
                 temperature: 1.0,
                 version: record.version,
                 restricted: false,

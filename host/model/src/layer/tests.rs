@@ -5,7 +5,7 @@ use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
 use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
-use clawhost_learn::policy::{GeneratedSequence, TruncatedImportance, Updates};
+use clawhost_learn::policy::{Credit, GeneratedSequence, TruncatedImportance, TurnCredit, Updates};
 use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
 
@@ -51,6 +51,8 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
         let mut generated = Generated {
             sequences: vec![GeneratedSequence { tokens: [record.prompt, record.tokens].concat(), mask }],
             turn_ends: vec![record.logprob_sampled.len()],
+            states: Vec::new(),
+            turn_rewards: None,
             rollout: record.logprob_sampled,
             temperature: record.temperature,
             version: record.version,
@@ -237,6 +239,55 @@ fn metrics_or_reason(applied: &Applied) -> Result<BTreeMap<&'static str, f64>, S
         LayerOutcome::LeftOut(why) => Err(why.to_string()),
         _ => Ok(metrics(applied)),
     }
+}
+
+/// Two turns per episode with one token each. A turn is right if its token is the one wanted there; the rewards of episodes are equal.
+/// Returns the share of right turns, too.
+async fn two_turns(model: &LocalModel, seed: u64) -> (Batch, f64) {
+    let mut batch = played(model, |_| {}).await;
+    let mut right = 0.0;
+    for (number, member) in (0..).zip(&mut batch.groups[0].members) {
+        let mut generated = Generated { rollout: vec![], ..(**member.generated.as_ref().unwrap()).clone() };
+        (generated.sequences, generated.turn_ends) = (vec![], vec![]);
+        let mut rewards = Vec::new();
+        for (question, wanted) in [("1+1=", 7), ("2+2=", 3)] {
+            let request = ModelRequest {
+                messages: vec![Message::text(Role::User, Origin::Environment, question)],
+                temperature: Some(1.0),
+                max_tokens: 1,
+                seed: Some(seed * TRIES + number),
+                ..ModelRequest::default()
+            };
+            let record = *model.complete(&request).await.unwrap().tokens.unwrap();
+            rewards.push(f64::from(u8::from(record.tokens == [wanted])));
+            let mask = [vec![false; record.prompt.len()], vec![true; record.tokens.len()]].concat();
+            generated.rollout.extend(record.logprob_sampled);
+            generated.turn_ends.push(generated.rollout.len());
+            generated.states.push(Digest::of(question.as_bytes()));
+            generated.sequences.push(GeneratedSequence { tokens: [record.prompt, record.tokens].concat(), mask });
+        }
+        right += rewards.iter().sum::<f64>() / (2 * TRIES) as f64;
+        generated.turn_rewards = Some(rewards);
+        (member.reward, member.generated) = (0.5, Some(Arc::new(generated)));
+    }
+    (batch, right)
+}
+
+#[tokio::test]
+async fn credit_per_turn_teaches_what_equal_episodes_cannot() {
+    let (model, mut layer) = opened(|_| {});
+    let (batch, _) = two_turns(&model, 0).await;
+    assert!(!learn(&mut [&mut layer], &batch).unwrap().moved(), "equal rewards of episodes teach nothing");
+    let (model, mut layer) = opened(|objective| objective.credit = Credit::Turn(TurnCredit::default()));
+    let mut right = Vec::new();
+    for seed in 0..20 {
+        let (batch, share) = two_turns(&model, seed).await;
+        right.push(share);
+        learn(&mut [&mut layer], &batch).unwrap();
+    }
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let (first, last) = (mean(&right[..2]), mean(&right[15..]));
+    assert!(first < 0.3 && last > 0.8, "{first} to {last}: {right:?}");
 }
 
 #[tokio::test]

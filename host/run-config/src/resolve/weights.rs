@@ -3,7 +3,7 @@
 use super::{Resolver, preset_flag, preset_number, small};
 use crate::check::options;
 use crate::key::DISTILLATION;
-use crate::{AdapterSpec, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
+use crate::{AdapterSpec, CreditUnit, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
 
 /// Below this temperature a draw is almost always the most likely token, and the rounding error of a single-precision
 /// log-prob is multiplied by more than twenty: rollout and trainer would differ by more than the limit.
@@ -22,6 +22,10 @@ impl Resolver<'_> {
         WeightsSpec {
             objective: self.text_or(Key::Objective, 0).to_owned(),
             teacher: self.text(Key::Teacher).map(str::to_owned),
+            credit: match self.text_or(Key::Credit, 0) {
+                name if name == CreditUnit::Turn.name() => CreditUnit::Turn,
+                _ => CreditUnit::Episode,
+            },
             epochs: self.small_or(Key::Epochs, 0),
             minibatches: self.small_or(Key::Minibatches, 0),
             rate: self.number_or(Key::Rate, case),
@@ -80,6 +84,9 @@ impl Resolver<'_> {
         if is_distilled && self.whole(Key::Refills).is_some_and(|refills| refills > 0) {
             let why = format!("not with {DISTILLATION}, which learns from all groups, unless it is 0");
             self.refuse(Key::Refills, [why.into()]);
+        }
+        if is_distilled && self.text_or(Key::Credit, 0) == CreditUnit::Turn.name() {
+            self.refuse(Key::Credit, [format!("not with {DISTILLATION}, which learns from no rewards").into()]);
         }
         is_distilled
     }

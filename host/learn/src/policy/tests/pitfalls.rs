@@ -1,6 +1,7 @@
 //! Common mistakes in implementations.
 
 use super::*;
+use clawhost_core::Digest;
 
 fn error(change: impl Fn(&mut Recorded)) -> String {
     let mut recorded = recorded(0);
@@ -186,6 +187,39 @@ fn truncated_episodes_are_masked_kept_or_penalised() {
     assert_eq!(advantages(Truncation::Keep), (vec![0.5, 0.0, -0.5], 0, 1.0 / 3.0));
     let (penalised, ..) = advantages(Truncation::Penalty(0.3));
     close(&penalised, &[0.6, 0.1, -0.7], 1e-12, "penalty");
+}
+
+#[test]
+fn credit_per_turn_adds_the_advantage_of_the_turn_to_that_of_the_episode() {
+    let credited = |rewards: [f64; 2], states: [&str; 2], credit: Credit| {
+        let member = |number: usize| {
+            let states = vec![Digest::of(b"a"), Digest::of(states[number].as_bytes())];
+            let reward = Some(rewards[number]);
+            Trajectory::new(Recorded { reward, states, turn_ends: vec![1, 3], ..recorded(0) }).unwrap()
+        };
+        let group = TrajectoryGroup { task: "a".into(), members: vec![member(0), member(1)] };
+        let experience = Experience::new(PolicyGradient { credit, ..policy("dr_grpo") }, vec![group]).unwrap();
+        experience.trained().iter().map(|trained| trained.advantages().to_vec()).collect::<Vec<_>>()
+    };
+    let turn = Credit::Turn(TurnCredit { discount: 0.5, weight: 1.0 });
+    // The episodes differ by .5 from their mean, the first turns by a quarter, the second ones meet no other.
+    let expect = [vec![0.75, 0.5, 0.5], vec![-0.75, -0.5, -0.5]];
+    assert_eq!(credited([1.0, 0.0], ["b", "c"], turn), expect);
+    assert_eq!(credited([1.0, 0.0], ["b", "c"], Credit::Episode), [vec![0.5; 3], vec![-0.5; 3]]);
+    assert_eq!(credited([1.0, 1.0], ["b", "b"], turn), Vec::<Vec<f64>>::new(), "nothing differs");
+    // Equal episodes, of which the second comes back to the first state.
+    assert_eq!(credited([1.0, 1.0], ["b", "a"], turn).len(), 2);
+}
+
+#[test]
+fn columns_of_turns_are_checked() {
+    let check = |change: &dyn Fn(&mut Recorded), expect: &str| {
+        let error = error(change);
+        assert!(error.contains(expect), "{error}");
+    };
+    check(&|recorded| recorded.states = vec![Digest::of(b"a"); 2], "states has 2 numbers for 1 turns");
+    check(&|recorded| recorded.turn_rewards = Some(vec![1.0, 0.0]), "turn rewards has 2 numbers for 1 turns");
+    check(&|recorded| recorded.turn_rewards = Some(vec![f64::NAN]), "number 0 of its turn rewards is NaN");
 }
 
 #[test]
