@@ -68,6 +68,7 @@ mod tasks;
 mod terminal;
 mod tokens;
 mod tries;
+mod tuning;
 mod watching;
 mod weights;
 mod weights_told;

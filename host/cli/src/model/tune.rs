@@ -3,7 +3,7 @@
 use super::args::{TuneArgs, TunedBy};
 use super::{harmless, print_json, settings};
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clawhost_app::SystemClock;
@@ -14,6 +14,21 @@ use clawhost_core::{Clock as _, counted};
 use std::io::Write;
 
 impl TuneArgs {
+    /// Refuses settings that the objective does not have.
+    fn check(&self) -> Result<(), UsageError> {
+        let (is_sft, is_kto) = (self.objective == TunedBy::Sft, self.objective == TunedBy::Kto);
+        let refused = [
+            ("--beta", self.beta.is_some() && is_sft, "dpo and kto"),
+            ("--desirable-weight", self.desirable_weight.is_some() && !is_kto, "kto"),
+            ("--undesirable-weight", self.undesirable_weight.is_some() && !is_kto, "kto"),
+            ("--threshold", self.threshold.is_some() && !is_sft && !is_kto, "sft and kto"),
+        ];
+        match refused.into_iter().find(|(_, is_refused, _)| *is_refused) {
+            Some((option, _, of)) => Err(UsageError(format!("{option}: belongs to {of}"))),
+            None => Ok(()),
+        }
+    }
+
     fn objective(&self) -> TuneObjective {
         let beta = self.beta.unwrap_or(TUNE_BETA);
         match self.objective {
@@ -46,6 +61,7 @@ impl TuneArgs {
 }
 
 pub(super) fn run(context: &Context, arguments: &TuneArgs) -> anyhow::Result<Exit> {
+    arguments.check()?;
     let request = arguments.request();
     let reader = request_reader(context, &request)?;
     let models = settings(context, arguments.device)?;
@@ -58,9 +74,11 @@ pub(super) fn run(context: &Context, arguments: &TuneArgs) -> anyhow::Result<Exi
     let report = report?;
     let exit = if report.is_stopped { Exit::Interrupted } else { Exit::Ok };
     if context.json() {
-        let mut document = serde_json::to_value(&report)?;
-        if let Some(fields) = document.as_object_mut() {
-            fields.insert("format".to_owned(), 1.into());
+        let mut document = serde_json::json!({ "format": 1 });
+        if let (Some(all), serde_json::Value::Object(fields)) =
+            (document.as_object_mut(), serde_json::to_value(&report)?)
+        {
+            all.extend(fields);
         }
         print_json(&document)?;
         return Ok(exit);
