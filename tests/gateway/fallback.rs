@@ -34,7 +34,7 @@ fn candidate(dialect: Dialect, stub: &Stub, retries: u32) -> Candidate {
 async fn bench(candidates: Vec<Candidate>) -> Bench {
     let mut candidates = candidates.into_iter();
     let first = candidates.next().unwrap();
-    let model = ServedModel { alias: "m".into(), first, then: candidates.collect() };
+    let model = ServedModel { alias: "m".into(), first, then: candidates.collect(), routing: None };
     Bench::with(vec![model], |config| config.limits.retry_pause = Duration::ZERO).await
 }
 

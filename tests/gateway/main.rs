@@ -26,6 +26,7 @@ mod passed;
 mod pool;
 mod redaction;
 mod responses;
+mod routing;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
@@ -54,7 +55,7 @@ pub(crate) struct TestClock {
 }
 
 /// Unix time at which the clock of tests begins: noon of a day, so that no test passes midnight.
-const NOON_MS: u64 = 1_800_014_400_000;
+pub(crate) const NOON_MS: u64 = 1_800_014_400_000;
 
 impl TestClock {
     fn new() -> Arc<Self> {

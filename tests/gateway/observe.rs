@@ -117,7 +117,7 @@ async fn failures_of_a_model_and_its_rest_are_shown() {
     let up = saying("ok");
     let first = served(Dialect::OpenAi, &down.base_url()).first;
     let then = vec![served(Dialect::OpenAi, &up.base_url()).first];
-    let bench = Bench::with(vec![ServedModel { alias: "m".into(), first, then }], |_| {}).await;
+    let bench = Bench::with(vec![ServedModel { alias: "m".into(), first, then, routing: None }], |_| {}).await;
     for at in 0..6 {
         post(&bench.address, CHAT, &[], &chat(&[user(&format!("hi {at}"))])).await;
     }
@@ -156,7 +156,7 @@ async fn the_cost_is_shown_of_models_with_prices_and_of_no_others() {
     let stub = saying("ok");
     let model = |alias: &str, prices| {
         let first = served(Dialect::OpenAi, &stub.base_url()).first.priced(prices);
-        ServedModel { alias: alias.into(), first, then: Vec::new() }
+        ServedModel { alias: alias.into(), first, then: Vec::new(), routing: None }
     };
     let models = vec![model("priced", Some(Prices { input: 2.5, output: 10.0 })), model("unpriced", None)];
     let bench = Bench::with(models, |_| {}).await;

@@ -82,6 +82,7 @@ pub(crate) fn with_live_episodes(bench: &Bench) {
             outcome: ExchangeOutcome::Complete,
             document: "{}".into(),
             pooled: None,
+            routed: None,
         };
         store.record_exchanges(ExchangeBatch { exchanges: vec![row], ..Default::default() }).await.unwrap();
     });

@@ -57,6 +57,7 @@ mod refusals;
 mod reload;
 mod replay;
 mod resume;
+mod routed;
 mod router;
 mod run_files;
 mod runs;

@@ -371,6 +371,7 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
         outcome,
         document: format!("{{\"position\":{position}}}"),
         pooled: None,
+        routed: None,
     };
     let place = SpoolPlace { segment: 1, offset: 70 };
     let first = vec![exchange(0, ExchangeOutcome::Complete), exchange(1, ExchangeOutcome::Incomplete)];

@@ -19,4 +19,5 @@ mod ledger;
 mod opening;
 mod records;
 mod retention;
+mod routing;
 mod run_labels;

@@ -1,6 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
+use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
 use clawhost_providers::Prices;
@@ -154,6 +155,11 @@ pub struct ModelSection {
 }
 
 impl ModelSection {
+    /// Whether a router chooses the model.
+    fn routes(&self) -> bool {
+        self.model.as_deref().is_some_and(|model| router_name(model).is_some())
+    }
+
     /// Its prices, if they are set.
     pub fn prices(&self) -> Option<Prices> {
         Some(Prices { input: self.price_in_per_million?, output: self.price_out_per_million? })
@@ -235,9 +241,13 @@ impl GatewayFile {
                     Some(listed) if listed.model.is_none() => {
                         return Err(format!("first_of: `{alias}` is a list itself"));
                     }
+                    Some(listed) if listed.routes() => return Err(format!("first_of: `{alias}` is a router")),
                     Some(_) => {}
                 }
             }
+        }
+        if section.routes() && *section != (ModelSection { model: section.model.clone(), ..ModelSection::default() }) {
+            return Err("beside a router nothing can be set: the models that it chooses from have settings".to_owned());
         }
         // The message does not repeat it: it may be a key.
         if section.key_env.as_ref().is_some_and(|name| name.parse::<KeyName>().is_err()) {
@@ -329,6 +339,8 @@ mod tests {
         check("[models.a]\nmodel = \"x\"\nfirst_of = [\"b\"]", "models.a: either");
         check("[models.a]\nfirst_of = [\"b\"]", "there is no `b`");
         check("[models.a]\nfirst_of = [\"a\"]", "`a` is a list itself");
+        check("[models.a]\nmodel = \"router:r\"\nretries = 1", "models.a: beside a router nothing can be set");
+        check("[models.a]\nfirst_of = [\"b\"]\n[models.b]\nmodel = \"router:r\"", "first_of: `b` is a router");
         check("[models.a]\nfirst_of = [\"b\"]\nretries = 1\n[models.b]\nmodel = \"x\"", "nothing can be set");
         check("[models.a]\nmodel = \"x\"\nkey_env = \"K\"\npass_key = true", "one at most");
         check("[models.a]\nmodel = \"x\"\ntimeout_seconds = 0", "from 1 to 3600");

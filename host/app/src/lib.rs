@@ -57,6 +57,7 @@ mod runs;
 mod score;
 mod serve;
 mod served_models;
+mod served_routers;
 mod session;
 mod settled;
 mod setup;

@@ -368,6 +368,11 @@ impl ModelFactory {
         Ok(self.metered(model))
     }
 
+    /// The folder of routers. `None`: there are none.
+    pub(crate) fn routers(&self) -> Option<&Path> {
+        self.settings.routers.as_deref()
+    }
+
     /// A router with its models. `rewards`: the range of rewards, if it has learned nothing yet.
     ///
     /// # Errors
@@ -391,7 +396,7 @@ impl ModelFactory {
         options: &ServedOptions,
         events: &dyn EventSink,
     ) -> Result<(String, ModelSource), AppError> {
-        // The decisions of live sessions would not be recorded, so nothing could be learned from them.
+        // A router is an alias of a gateway, and no model of one.
         if router_name(spec).is_some() {
             return Err(RequestError::NotServed { spec: spec.to_owned() }.into());
         }

@@ -5,6 +5,7 @@ use crate::data::Expiry;
 use crate::events::Silent;
 use crate::gateway_file::{GATEWAY_FILE, GatewayFile, TlsSection};
 use crate::keys::{FILE as KEYS_FILE, client_keys};
+use crate::routers::{Settling, router_name, routers_folder};
 use crate::served_models::ServedModels;
 use crate::tls::identity;
 use crate::{AppError, RequestError, ServeRequest};
@@ -50,7 +51,11 @@ impl Stamps {
 fn files(folder: &Path, request: &ServeRequest) -> Vec<PathBuf> {
     let file = GatewayFile::of(folder).unwrap_or_default();
     let tls = tls(request, &file).into_iter().flat_map(|tls| [&tls.certificate, &tls.key]);
-    tls.map(PathBuf::from).collect()
+    let named =
+        request.upstreams.iter().map(String::as_str).chain(file.models.values().filter_map(|one| one.model.as_deref()));
+    let routers = named.filter_map(|text| router_name(text.split_once('=').map_or(text, |(_, spec)| spec)));
+    let routers = routers.map(|name| routers_folder(folder).join(format!("{name}.toml")));
+    tls.map(PathBuf::from).chain(routers).collect()
 }
 
 /// The configuration that a gateway runs with.
@@ -139,6 +144,8 @@ pub(crate) struct Watch {
     pub(crate) known: Stamps,
     /// Removes what is too old.
     pub(crate) expiry: Expiry,
+    /// Settles the decisions of routers.
+    pub(crate) settling: Settling,
     pub(crate) announced: Arc<Announced>,
     /// Tells it to look at once.
     pub(crate) asked: Arc<Notify>,
@@ -146,7 +153,7 @@ pub(crate) struct Watch {
 
 /// Takes changed files over until the gateway ends, and removes what is too old. A file that cannot be used leaves everything as it is.
 pub(crate) async fn watch(watch: Watch) {
-    let Watch { running, configuration, mut known, mut expiry, announced, asked } = watch;
+    let Watch { running, configuration, mut known, mut expiry, mut settling, announced, asked } = watch;
     let (folder, request) = (configuration.folder.clone(), configuration.request.clone());
     let configuration = Arc::new(Mutex::new(configuration));
     let weights_due = |configuration: &Mutex<Configuration>, is_asked| {
@@ -159,6 +166,8 @@ pub(crate) async fn watch(watch: Watch) {
             () = asked.notified() => true,
         };
         expiry.look().await;
+        let routers = configuration.lock().unwrap_or_else(PoisonError::into_inner).models.routers();
+        settling.look(&routers, is_asked).await;
         let Some(running) = running.upgrade() else { return };
         let now = Stamps::of(&folder, &request);
         if is_asked || now.keys != known.keys {

@@ -29,7 +29,7 @@ pub enum RequestError {
     },
     /// A text that is no model of a gateway.
     #[error(
-        "`{spec}` is not a model that a gateway serves; write openai:MODEL, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL or local:DIR"
+        "`{spec}` is not a model that a gateway serves; write openai:MODEL, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL, local:DIR or router:NAME"
     )]
     NotServed {
         /// The text.

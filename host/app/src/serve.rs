@@ -10,6 +10,7 @@ use crate::judge::judge;
 use crate::keys::client_keys;
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, watch};
+use crate::routers::Settling;
 use crate::served_models::ServedModels;
 use crate::settled::caught_up;
 use crate::traces::trace_settings;
@@ -183,6 +184,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         configuration,
         known,
         expiry,
+        settling: Settling::new(workspace),
         announced: announced.clone(),
         asked: asked.clone(),
     };

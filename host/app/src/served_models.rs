@@ -5,19 +5,26 @@ use crate::background::FormerWeights;
 use crate::events::EventSink;
 use crate::gateway_file::{GatewayFile, ModelSection};
 use crate::models::{ModelFactory, ServedOptions, is_endpoint, local_folder};
+use crate::routers::{LiveRouter, router_name};
+use crate::served_routers::{ServedRouter, ServedRouters};
 use crate::watched_folder::WatchedFolder;
 use crate::{AppError, RequestError};
 use clawhost_core::Secret;
 use clawhost_gateway::{Candidate, ServedModel, check_models};
 use clawhost_providers::key_from_file;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Opens models for a gateway, and keeps those that are open.
 pub(crate) struct ServedModels {
     factory: ModelFactory,
     /// The models of the request by their aliases.
     requested: Vec<(String, OpenModel)>,
+    /// The aliases of the request whose model a router chooses, with the router.
+    routed: Vec<(String, String)>,
+    /// The routers of the request and of the configuration.
+    routers: ServedRouters,
     /// The sections of the configuration that counts.
     sections: BTreeMap<String, ModelSection>,
     /// Their models, with the sections that they were opened for.
@@ -29,9 +36,9 @@ type Configured = BTreeMap<String, (ModelSection, OpenModel)>;
 
 /// A model that is open.
 #[derive(Clone)]
-struct OpenModel {
+pub(crate) struct OpenModel {
     spec: String,
-    candidate: Candidate,
+    pub(crate) candidate: Candidate,
     /// Its folder, if it is a local model.
     folder: Option<WatchedFolder>,
     /// How often its weights were replaced.
@@ -40,7 +47,7 @@ struct OpenModel {
 
 impl OpenModel {
     /// Opens a model. Returns its name, too.
-    fn new(
+    pub(crate) fn new(
         factory: &ModelFactory,
         spec: &str,
         options: &ServedOptions,
@@ -50,6 +57,11 @@ impl OpenModel {
         let folder = local_folder(spec).map(|folder| WatchedFolder::new(folder.into()));
         let (name, source) = factory.served(spec, options, events)?;
         Ok((name, Self { spec: spec.to_owned(), candidate: Candidate::new(source), folder, replaced: 0 }))
+    }
+
+    /// Whether it is the model of a text.
+    pub(crate) fn is(&self, spec: &str) -> bool {
+        self.spec == spec
     }
 
     /// Opens the changed files of its folder, if they are due. Returns whether other weights answer from now on. What is known of the
@@ -86,23 +98,52 @@ impl ServedModels {
         (passes_key, retries): (bool, u32),
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
-        let mut requested = Vec::new();
+        let (mut requested, mut routed) = (Vec::new(), Vec::new());
         for text in texts {
             let (alias, spec) = alias(text);
+            if let Some(router) = router_name(spec) {
+                routed.push((alias.unwrap_or(router).to_owned(), router.to_owned()));
+                continue;
+            }
             let options = ServedOptions { passes_key, ..ServedOptions::default() };
             let (name, mut model) = OpenModel::new(&factory, spec, &options, events)?;
             model.candidate = model.candidate.retried(retries);
             requested.push((alias.map_or(name, str::to_owned), model));
         }
-        Ok(Self { factory, requested, sections: BTreeMap::new(), configured: BTreeMap::new() })
+        Ok(Self {
+            factory,
+            requested,
+            routed,
+            routers: ServedRouters::new(),
+            sections: BTreeMap::new(),
+            configured: BTreeMap::new(),
+        })
+    }
+
+    /// What chooses models.
+    pub(crate) fn routers(&self) -> Vec<Arc<LiveRouter>> {
+        self.routers.values().map(|router| router.live().clone()).collect()
+    }
+
+    /// The names of the routers that the request or a configuration serves.
+    pub(crate) fn router_names(&self, file: &GatewayFile) -> BTreeSet<String> {
+        let configured = file.models.values().filter_map(|section| router_name(section.model.as_ref()?));
+        self.routed.iter().map(|(_, router)| router.as_str()).chain(configured).map(str::to_owned).collect()
+    }
+
+    /// Every model that is open, with its alias or its name in a router's table.
+    fn open_models(&mut self) -> (&ModelFactory, impl Iterator<Item = (&String, &mut OpenModel)>) {
+        let Self { factory, requested, configured, routers, .. } = self;
+        let requested = requested.iter_mut().map(|(alias, model)| (&*alias, model));
+        let configured = configured.iter_mut().map(|(alias, (_, model))| (alias, model));
+        (factory, requested.chain(configured).chain(routers.values_mut().flat_map(ServedRouter::own)))
     }
 
     /// Looks at the folders of local models. Returns whether files of one are due.
     pub(crate) fn look(&mut self, is_asked: bool) -> bool {
-        let configured = self.configured.values_mut().map(|(_, model)| model);
-        let all = self.requested.iter_mut().map(|(_, model)| model).chain(configured);
         // Every folder is looked at.
-        all.filter_map(|model| model.folder.as_mut())
+        let (_, all) = self.open_models();
+        all.filter_map(|(_, model)| model.folder.as_mut())
             .map(|folder| folder.look(is_asked))
             .filter(|is_due| *is_due)
             .count()
@@ -111,9 +152,7 @@ impl ServedModels {
 
     /// Opens the changed files of local models that are due. Returns the aliases of which other weights answer.
     pub(crate) fn refresh(&mut self, events: &dyn EventSink) -> Vec<String> {
-        let Self { factory, requested, configured, .. } = self;
-        let requested = requested.iter_mut().map(|(alias, model)| (&*alias, model));
-        let all = requested.chain(configured.iter_mut().map(|(alias, (_, model))| (alias, model)));
+        let (factory, all) = self.open_models();
         all.filter_map(|(alias, model)| model.refresh(factory, events).then(|| alias.clone())).collect()
     }
 
@@ -138,17 +177,34 @@ impl ServedModels {
 
     /// All models as they are now.
     pub(crate) fn all(&self) -> Vec<ServedModel> {
-        self.listed(&self.sections, &self.configured)
+        self.listed(&self.sections, &self.configured, &self.routers)
     }
 
     /// The models of the request, and those of these sections.
-    fn listed(&self, sections: &BTreeMap<String, ModelSection>, configured: &Configured) -> Vec<ServedModel> {
+    fn listed(
+        &self,
+        sections: &BTreeMap<String, ModelSection>,
+        configured: &Configured,
+        routers: &ServedRouters,
+    ) -> Vec<ServedModel> {
+        let named = |alias: &str| {
+            let requested = self.requested.iter().find(|(known, _)| known == alias).map(|(_, model)| model);
+            requested.or_else(|| Some(&configured.get(alias)?.1)).map(|model| &model.candidate)
+        };
+        let by_router = |alias: &str, router: &str| routers.get(router)?.served(alias, named);
         let requested = self.requested.iter().map(|(alias, model)| ServedModel {
             alias: alias.clone(),
             first: model.candidate.clone(),
             then: Vec::new(),
+            routing: None,
         });
-        requested.chain(sections.iter().filter_map(|(alias, section)| served(alias, section, configured))).collect()
+        let routed = self.routed.iter().filter_map(|(alias, router)| by_router(alias, router));
+        let of_section =
+            |(alias, section): (&String, &ModelSection)| match section.model.as_deref().and_then(router_name) {
+                Some(router) => by_router(alias, router),
+                None => served(alias, section, configured),
+            };
+        requested.chain(routed).chain(sections.iter().filter_map(of_section)).collect()
     }
 
     /// All models under a configuration. A model whose section is unchanged is not opened again: it keeps its connections, the weights in
@@ -159,7 +215,7 @@ impl ServedModels {
     pub(crate) fn under(&mut self, file: &GatewayFile, events: &dyn EventSink) -> Result<Vec<ServedModel>, AppError> {
         let mut opened = BTreeMap::new();
         for (alias, section) in &file.models {
-            let Some(spec) = &section.model else { continue };
+            let Some(spec) = section.model.as_ref().filter(|spec| router_name(spec).is_none()) else { continue };
             let known = self.configured.get(alias).filter(|(known, _)| known == section && known.key_file.is_none());
             let model = match known {
                 Some((_, model)) => model.clone(),
@@ -167,9 +223,15 @@ impl ServedModels {
             };
             opened.insert(alias.clone(), (section.clone(), model));
         }
-        let models = self.listed(&file.models, &opened);
+        let has_alias = |name: &str| opened.contains_key(name) || self.requested.iter().any(|(alias, _)| alias == name);
+        let mut routers = ServedRouters::new();
+        for name in self.router_names(file) {
+            let router = ServedRouter::open(&name, self.routers.get(&name), has_alias, &self.factory, events)?;
+            routers.insert(name, router);
+        }
+        let models = self.listed(&file.models, &opened, &routers);
         check_models(&models)?;
-        (self.sections, self.configured) = (file.models.clone(), opened);
+        (self.sections, self.configured, self.routers) = (file.models.clone(), opened, routers);
         Ok(models)
     }
 
@@ -197,7 +259,8 @@ impl ServedModels {
 fn served(alias: &str, section: &ModelSection, configured: &Configured) -> Option<ServedModel> {
     let aliases = std::iter::once(alias).chain(section.first_of.iter().map(String::as_str));
     let mut candidates = aliases.filter_map(|alias| Some(configured.get(alias)?.1.candidate.clone()));
-    Some(ServedModel { alias: alias.to_owned(), first: candidates.next()?, then: candidates.collect() })
+    let first = candidates.next()?;
+    Some(ServedModel { alias: alias.to_owned(), first, then: candidates.collect(), routing: None })
 }
 
 /// The key that a configuration names for a model.

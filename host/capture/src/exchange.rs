@@ -88,6 +88,31 @@ pub struct ClientSession {
     pub group: Option<String>,
 }
 
+/// The model that a router chose for a session, as an exchange had it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Routed {
+    /// The router.
+    pub router: String,
+    /// The chosen model, by its name in the router's table.
+    pub model: String,
+    /// The model that takes over when that one has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// Whether it has taken over.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_escalated: bool,
+    /// Failures of tools in the conversation when the router decided.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: u32,
+}
+
+impl Routed {
+    /// The model that is asked.
+    pub fn asked(&self) -> &str {
+        self.then.as_ref().filter(|_| self.is_escalated).unwrap_or(&self.model)
+    }
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -166,6 +191,9 @@ pub struct Exchange {
     /// What is missing of it by redaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redacted: Option<Redacted>,
+    /// The model that a router chose for the session. `None`: the client chose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routed: Option<Routed>,
 }
 
 impl Exchange {

@@ -20,7 +20,7 @@ mod testing;
 
 pub use assemble::{EPISODE_MESSAGES, OpenSession, assemble, summary};
 pub use error::CaptureError;
-pub use exchange::{Answer, ClientSession, EXCHANGE_FORMAT, Exchange, ExchangeParent, TurnMarks};
+pub use exchange::{Answer, ClientSession, EXCHANGE_FORMAT, Exchange, ExchangeParent, Routed, TurnMarks};
 pub use marks::{AnswerMark, CaptureKey, Mark, Marks};
 pub use places::{Evidence, Placed, Relation};
 pub use redaction::{PATTERN_BYTES, PATTERNS, Redacted, Redaction, RedactionSettings};

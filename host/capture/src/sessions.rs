@@ -146,8 +146,12 @@ impl<T: Clone> Sessions<T> {
     }
 
     /// Finds the place of a request and takes it. `open` gives the label of a new session, by the name that the client or a parent gives
-    /// it. Sessions that had to end for it are returned too.
-    pub fn place(&mut self, asked: Asked, open: impl FnOnce(Option<String>) -> T) -> (Placed<T>, Claim, Vec<Ended<T>>) {
+    /// it and the label of the session that it comes from. Sessions that had to end for it are returned too.
+    pub fn place(
+        &mut self,
+        asked: Asked,
+        open: impl FnOnce(Option<String>, Option<&T>) -> T,
+    ) -> (Placed<T>, Claim, Vec<Ended<T>>) {
         let owner = self.key.mark("owner", asked.client.owner.as_bytes());
         self.forget_ended(asked.now);
         let found = self.find(owner, &asked);
@@ -157,6 +161,7 @@ impl<T: Clone> Sessions<T> {
             sessions.sessions.get(&id).map(|session| (session.label.clone(), turns as u32))
         };
         let parent = at.filter(|_| relation.opens()).and_then(|at| parent_label(self, at));
+        let open = |name| open(name, parent.as_ref().map(|(label, _)| label));
         let (id, is_new) = match at.filter(|_| !relation.opens()) {
             Some((id, _)) => (id, false),
             None => (self.open(owner, &asked, at.map(|(id, _)| id), relation, open, &mut ended), true),

@@ -50,5 +50,6 @@ pub(crate) fn exchange(position: u32, messages: Vec<Message>, answer: Answer) ->
         marks: None,
         redacted: None,
         cut: 0,
+        routed: None,
     }
 }

@@ -22,6 +22,7 @@ mod models;
 mod observe;
 mod pool;
 mod record_policy;
+mod routing;
 mod settle;
 mod store;
 mod tls;
@@ -41,6 +42,7 @@ pub use observe::{
 };
 pub use pool::EpisodeJudge;
 pub use record_policy::{NoRecordPolicy, RecordPolicy};
+pub use routing::{Chooser, Choosing, Chosen, Routing};
 pub use settle::{is_waiting, settle, spool_end};
 pub use store::{CaptureStore, OpenReader};
 pub use tls::TlsIdentity;

@@ -3,6 +3,7 @@
 use crate::GatewayError;
 use crate::breaker::Breaker;
 use crate::observe::Counter;
+use crate::routing::Routing;
 use clawhost_core::{AnsweringModel, Llm, LlmIdentity, ModelResponse, TokenModel};
 use clawhost_providers::{Dialect, Prices, Upstream};
 use std::sync::atomic::AtomicBool;
@@ -166,12 +167,14 @@ pub struct ServedModel {
     pub first: Candidate,
     /// What is asked, in this order, while nothing before it gave an answer.
     pub then: Vec<Candidate>,
+    /// How the model is chosen. `None`: the candidates are asked in their order.
+    pub routing: Option<Routing>,
 }
 
 impl ServedModel {
     /// A model under an alias, asked once.
     pub fn new(alias: impl Into<String>, source: ModelSource) -> Self {
-        Self { alias: alias.into(), first: Candidate::new(source), then: Vec::new() }
+        Self { alias: alias.into(), first: Candidate::new(source), then: Vec::new(), routing: None }
     }
 
     pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {

@@ -151,14 +151,6 @@ pub enum LearnError {
         /// Format of this version.
         expected: u32,
     },
-    /// A reward came for a session of which no decision waits.
-    #[error(
-        "router: no decision of session {session} waits for a reward; it was settled before, or has expired after seven days"
-    )]
-    NotWaiting {
-        /// The session.
-        session: String,
-    },
     /// Settings, features, a decision or an outcome of a router are invalid.
     #[error("router: {0}")]
     Router(String),

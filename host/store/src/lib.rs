@@ -43,6 +43,7 @@ mod reader;
 mod records;
 mod rehearsal;
 mod retention;
+mod routing;
 mod runs;
 mod schema;
 mod writer;

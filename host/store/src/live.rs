@@ -3,6 +3,7 @@
 use crate::integers::{signed, unsigned};
 use crate::pool;
 use crate::reader::Reader;
+use crate::routing;
 use crate::writer::{Store, Write};
 use async_trait::async_trait;
 use clawhost_core::{
@@ -19,6 +20,7 @@ impl LiveStore for Store {
         let clean = |mut row: ExchangeRow| -> Result<ExchangeRow, StoreError> {
             row.episode.session = door.record(row.episode.session)?;
             row.document = door.document(row.document)?;
+            row.routed = row.routed.map(|routed| door.record(routed)).transpose()?;
             Ok(row)
         };
         let exchanges = exchanges.into_iter().map(clean).collect::<Result<_, _>>()?;
@@ -53,7 +55,7 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
         "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
     )?;
     for row in rows {
-        let ExchangeRow { episode, position, at, outcome, document, pooled } = row;
+        let ExchangeRow { episode, position, at, outcome, document, pooled, routed } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
         let LiveSession { session, agent, alias } = session;
         open.execute(params![run.0, id.0, signed(*index), session, agent, alias, signed(*opened_at)])?;
@@ -61,6 +63,9 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
         if let Some(pooled) = pooled.as_ref().filter(|_| added > 0) {
             let is_answered = *outcome == ExchangeOutcome::Complete;
             pool::captured(transaction, pooled, (&run.0, &id.0), *at, is_answered)?;
+        }
+        if let Some(routed) = routed.as_ref().filter(|_| added > 0) {
+            routing::routed(transaction, routed, (&run.0, &id.0), *at)?;
         }
     }
     for change in responses {

@@ -1,7 +1,7 @@
 //! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
-use crate::{ledger, pool, runs};
+use crate::{ledger, pool, routing, runs};
 use clawhost_core::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 11;
+const OLDEST: u32 = 12;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -35,7 +35,7 @@ const CHECKPOINT_PAGES: u32 = 4_000;
 /// default size halves the waste, and is still written in one disk operation.
 pub(crate) const PAGE_BYTES: u64 = 8192;
 
-/// The tables of version `OLDEST`, with those of [`runs`], [`ledger`] and [`pool`].
+/// The tables of version `OLDEST`, with those of [`runs`], [`ledger`], [`pool`] and [`routing`].
 const TABLES: &str = "
     CREATE TABLE runs (
         -- In the order of their beginnings.
@@ -369,7 +369,7 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
-            None => (format!("{TABLES}{}{}{}", runs::TABLES, ledger::TABLE, pool::TABLES), OLDEST),
+            None => (format!("{TABLES}{}{}{}{}", runs::TABLES, ledger::TABLE, pool::TABLES, routing::TABLE), OLDEST),
             Some(from) => match migrations.get((from - OLDEST) as usize) {
                 Some(migration) => ((*migration).to_owned(), from + 1),
                 None => return Ok(()),

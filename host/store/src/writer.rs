@@ -8,10 +8,11 @@ use crate::episode_rows::EpisodeRows;
 use crate::error::{Fault, explain};
 use crate::ledger::{EntryKind, Ledger, of_state};
 use crate::reader::Reader;
-use crate::{learning, live, playbooks, plugins, pool, records, retention, runs, schema};
+use crate::{learning, live, playbooks, plugins, pool, records, retention, routing, runs, schema};
 use clawhost_core::{
     Admission, Digest, Episode, ExchangeBatch, Judged, KnownSecrets, LabelChange, LedgerKey, PlaybookLedger,
-    PlaybookVersion, PoolChange, PoolOutcome, Relabelled, Removal, Removed, RunId, RunRecord, RunState, StoreError,
+    PlaybookVersion, PoolChange, PoolOutcome, Relabelled, Removal, Removed, RoutedMarks, RunId, RunRecord, RunState,
+    StoreError,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::BTreeSet;
@@ -61,6 +62,7 @@ pub(crate) enum Write {
     Append { run: RunId, rows: Vec<EpisodeRows>, spent: String },
     Resume(RunId),
     Exchanges(ExchangeBatch),
+    Routed(RoutedMarks),
     Finish { run: RunId, state: RunState, summary: String, spent: String },
     Checkpoint(Box<learning::CheckpointRows>),
     Version(Box<PlaybookVersion>, Option<PlaybookLedger>),
@@ -427,6 +429,7 @@ fn apply(
         Write::Resume(run) => records::resume(transaction, run, ledger)?,
         Write::Append { run, rows, spent } => records::append(transaction, (run, rows), spent, released, ledger)?,
         Write::Exchanges(batch) => live::record(transaction, batch)?,
+        Write::Routed(marks) => routing::mark(transaction, marks)?,
         Write::Finish { run, state, summary, spent } => {
             records::finish(transaction, run, *state, summary, spent)?;
             ledger.add(EntryKind::State, run, None, &of_state(transaction, run)?)?;

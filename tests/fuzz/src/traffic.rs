@@ -117,7 +117,7 @@ pub fn placement(bytes: &[u8]) {
             marks: Marks::of(&key, &history, &[]),
             now,
         };
-        let (placed, claim, _ended) = sessions.place(asked, |_| {
+        let (placed, claim, _ended) = sessions.place(asked, |_, _| {
             opened += 1;
             opened - 1
         });

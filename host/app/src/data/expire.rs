@@ -159,6 +159,7 @@ mod tests {
             outcome: ExchangeOutcome::Complete,
             document: "{}".into(),
             pooled: None,
+            routed: None,
         }
     }
 

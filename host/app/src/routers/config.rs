@@ -1,5 +1,6 @@
 //! `routers/NAME.toml`: the models that a router chooses from, with their prices.
 
+use super::files::{read_state, router_file};
 use crate::{AppError, RequestError};
 use clawhost_learn::LearnError;
 use clawhost_learn::router::{CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table};
@@ -13,6 +14,8 @@ const BYTES: u64 = 1 << 18;
 pub const ROUTER_COST_WEIGHT: f64 = 0.1;
 /// Default tokens of a typical episode, before anything is known about it.
 pub const ROUTER_TYPICAL_TOKENS: f64 = 5_000.0;
+/// The range of rewards of a router that a gateway serves first: rewards of live episodes are from -1 to 1.
+pub(super) const LIVE_REWARDS: RewardRange = RewardRange { low: -1.0, high: 1.0 };
 /// Tokens of a unit of use: prices are per million tokens.
 const UNIT: f64 = 1e6;
 
@@ -89,6 +92,15 @@ impl RouterFile {
         let incumbent = Fixed::Model(named);
         incumbent.model(&Features::default(), table)?;
         Ok(incumbent)
+    }
+
+    /// The router that a gateway serves: with what was learned about these models, as its files have it.
+    ///
+    /// # Errors
+    /// The state cannot be read, or a value is out of range.
+    pub(crate) fn live(&self, folder: &Path, name: &str) -> Result<Router, AppError> {
+        let learned = read_state(&router_file(folder, name, "json"))?.map(|stored| stored.router);
+        self.router(learned, LIVE_REWARDS)
     }
 
     /// The router with these models: a new one, or one that has learned, with what changed in the file since then. `rewards`: the range of

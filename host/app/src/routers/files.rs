@@ -1,7 +1,7 @@
 //! The files of a router: its state as one JSON document, and its decisions as JSON lines beside it.
 
-use crate::{AppError, RequestError, small_files};
-use clawhost_core::{Digest, escaped};
+use crate::{AppError, RequestError, Workspace, small_files};
+use clawhost_core::{Digest, RoutedMarks, escaped};
 use clawhost_learn::router::{DECISION_FORMAT, Logged, Router};
 use clawhost_learn::{Layer as _, LearnError};
 use clawhost_run_config::nearest;
@@ -42,6 +42,22 @@ pub struct StoredRouter {
     pub path: PathBuf,
     /// The router.
     pub router: Router,
+    /// What became of its decisions about live sessions.
+    pub book: LiveBook,
+}
+
+/// What became of a router's decisions about live sessions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveBook {
+    /// Decisions that are done with, of the last pass: the store may not know it yet.
+    #[serde(default)]
+    pub marks: RoutedMarks,
+    /// Decisions whose reward never came.
+    #[serde(default)]
+    pub expired: u64,
+    /// Decisions that could not be learned from: of another version, or with a reward out of range.
+    #[serde(default)]
+    pub unusable: u64,
 }
 
 impl StoredRouter {
@@ -56,6 +72,8 @@ impl StoredRouter {
 struct Document {
     format: u32,
     router: Box<RawValue>,
+    #[serde(default)]
+    live: LiveBook,
 }
 
 fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
@@ -116,6 +134,17 @@ pub fn read_router(data: &Path, named: Option<&str>) -> Result<StoredRouter, App
     read_state(&path)?.ok_or_else(|| unusable(&path, "the file has just been removed"))
 }
 
+/// The number of decisions of a router about live sessions that wait for a reward.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn waiting_decisions(data: &Path, router: &str) -> Result<u64, AppError> {
+    if !data.join(clawhost_store::FILE).exists() {
+        return Ok(0);
+    }
+    Ok(Workspace::read(data)?.waiting_routed(router)?)
+}
+
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
@@ -126,7 +155,7 @@ pub(super) fn read_state(path: &Path) -> Result<Option<StoredRouter>, AppError> 
     let Some(document) = document else { return Ok(None) };
     let router = Router::from_state(document.router.get().as_bytes()).map_err(|error| unusable(path, error))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Some(StoredRouter { name, path: path.to_owned(), router }))
+    Ok(Some(StoredRouter { name, path: path.to_owned(), router, book: document.live }))
 }
 
 /// A file of a router in a folder of routers.
@@ -145,22 +174,54 @@ pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &
     let known: BTreeSet<(String, Digest)> = log.iter().map(decided).collect();
     log.extend(added.iter().filter(|logged| !known.contains(&decided(logged))).cloned());
     log.drain(..log.len().saturating_sub(KEPT));
-    let path = router_file(folder, name, STATE);
-    if let Some(former) = read_state(&path)?.filter(|former| former.router.version() != router.version()) {
-        write_state(folder, &format!("{name}.v{}.state", former.router.version()), &former.router)?;
+    let former = read_state(&router_file(folder, name, STATE))?;
+    let book = former.as_ref().map(|former| former.book.clone()).unwrap_or_default();
+    if let Some(former) = former.filter(|former| former.router.version() != router.version()) {
+        let file = format!("{name}.v{}.state", former.router.version());
+        write_state(folder, &file, &former.router, &LiveBook::default())?;
     }
-    write_router(folder, name, router, &log).map(|_| ())
+    write_files(folder, name, (router, &book), &log).map(|_| ())
+}
+
+/// Replaces the state of a router by what it learned from live sessions.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_learned(folder: &Path, name: &str, router: &Router, book: &LiveBook) -> Result<(), AppError> {
+    write_state(folder, &format!("{name}.{STATE}"), router, book)
+}
+
+/// Adds decisions to a log.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn append_decisions(path: &Path, added: &[Logged]) -> Result<(), AppError> {
+    if added.is_empty() {
+        return Ok(());
+    }
+    let mut file =
+        std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| unusable(path, error))?;
+    file.write_all(&lines(path, added)?).and_then(|()| file.sync_data()).map_err(|error| unusable(path, error))
+}
+
+fn lines(path: &Path, log: &[Logged]) -> Result<Vec<u8>, AppError> {
+    let mut lines = Vec::new();
+    for logged in log {
+        serde_json::to_writer(&mut lines, logged).map_err(|error| unusable(path, error))?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 /// What a decision is known by: its session, and the state that decided.
-fn decided(logged: &Logged) -> (String, Digest) {
+pub(super) fn decided(logged: &Logged) -> (String, Digest) {
     (logged.decision.session.clone(), logged.decision.parameters)
 }
 
-fn write_state(folder: &Path, file: &str, router: &Router) -> Result<(), AppError> {
+fn write_state(folder: &Path, file: &str, router: &Router, book: &LiveBook) -> Result<(), AppError> {
     let state = String::from_utf8_lossy(&router.snapshot()?).into_owned();
     let router = RawValue::from_string(state).map_err(|error| unusable(&folder.join(file), error))?;
-    small_files::write(folder, file, &Document { format: FORMAT, router })
+    small_files::write(folder, file, &Document { format: FORMAT, router, live: book.clone() })
 }
 
 /// Writes a router with its log into a folder; files of this name are replaced. Returns the paths of state and log.
@@ -173,16 +234,20 @@ pub fn write_router(
     router: &Router,
     log: &[Logged],
 ) -> Result<(PathBuf, PathBuf), AppError> {
+    write_files(folder, name, (router, &LiveBook::default()), log)
+}
+
+fn write_files(
+    folder: &Path,
+    name: &str,
+    (router, book): (&Router, &LiveBook),
+    log: &[Logged],
+) -> Result<(PathBuf, PathBuf), AppError> {
     let path = router_file(folder, name, STATE);
-    write_state(folder, &format!("{name}.{STATE}"), router)?;
+    write_state(folder, &format!("{name}.{STATE}"), router, book)?;
     let log_path = path.with_extension(LOG);
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(&log_path, error))?;
-    let mut lines = Vec::new();
-    for logged in log {
-        serde_json::to_writer(&mut lines, logged).map_err(|error| unusable(&log_path, error))?;
-        lines.push(b'\n');
-    }
-    file.write_all(&lines).map_err(|error| unusable(&log_path, error))?;
+    file.write_all(&lines(&log_path, log)?).map_err(|error| unusable(&log_path, error))?;
     file.persist(&log_path).map_err(|error| unusable(&log_path, error.error))?;
     Ok((path, log_path))
 }

@@ -29,6 +29,26 @@ pub(crate) fn router_name(spec: &str) -> Option<&str> {
     spec.split_once(':').filter(|(kind, name)| *kind == ROUTER && !name.is_empty()).map(|(_, name)| name)
 }
 
+/// The folder of routers and the file of one.
+///
+/// # Errors
+/// There is no such router, or its file cannot be used.
+pub(crate) fn described(folder: Option<&Path>, name: &str) -> Result<(PathBuf, RouterFile), AppError> {
+    let folder = folder.ok_or_else(|| RequestError::NoRouter { why: "there is no folder of routers".to_owned() })?;
+    let path = router_file(folder, name, "toml");
+    if !is_name(name) || !path.exists() {
+        let shown = escaped(name, SHOWN_BYTES);
+        let why = format!("there is no router `{shown}` for a policy; name its models in {}", path.display());
+        return Err(RequestError::NoRouter { why }.into());
+    }
+    let file = RouterFile::read(&path)?;
+    if let Some((alias, _)) = file.models.iter().find(|(_, section)| router_name(&section.model).is_some()) {
+        let why = format!("{}: the model `{alias}` is a router itself", path.display());
+        return Err(RequestError::NoRouter { why }.into());
+    }
+    Ok((folder.to_owned(), file))
+}
+
 impl OpenRouter {
     /// Opens the router of this name with its models. `rewards`: the range of rewards, if it has learned nothing yet.
     ///
@@ -41,26 +61,14 @@ impl OpenRouter {
         models: &ModelFactory,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
-        let folder =
-            folder.ok_or_else(|| RequestError::NoRouter { why: "there is no folder of routers".to_owned() })?;
-        let path = router_file(folder, name, "toml");
-        if !is_name(name) || !path.exists() {
-            let shown = escaped(name, SHOWN_BYTES);
-            let why = format!("there is no router `{shown}` for a policy; name its models in {}", path.display());
-            return Err(RequestError::NoRouter { why }.into());
-        }
-        let file = RouterFile::read(&path)?;
-        let learned = read_state(&router_file(folder, name, "json"))?.map(|stored| stored.router);
+        let (folder, file) = described(folder, name)?;
+        let learned = read_state(&router_file(&folder, name, "json"))?.map(|stored| stored.router);
         let router = file.router(learned, rewards.unwrap_or(REWARDS))?;
         let mut opened = RoutedModels::new();
         for (alias, section) in &file.models {
-            if router_name(&section.model).is_some() {
-                let why = format!("{}: the model `{alias}` is a router itself", path.display());
-                return Err(RequestError::NoRouter { why }.into());
-            }
             opened.insert(alias.clone(), models.model(&section.model, events)?);
         }
-        Ok(Self { name: name.to_owned(), router, models: Arc::new(opened), folder: folder.to_owned() })
+        Ok(Self { name: name.to_owned(), router, models: Arc::new(opened), folder })
     }
 
     /// The model that it chooses.

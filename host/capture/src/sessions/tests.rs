@@ -80,7 +80,7 @@ impl Gateway {
             now: self.now,
         };
         let opened = &mut self.opened;
-        let (placed, claim, _) = self.sessions.place(asked, |_| {
+        let (placed, claim, _) = self.sessions.place(asked, |_, _| {
             *opened += 1;
             *opened
         });

@@ -3,7 +3,7 @@
 use super::{money, number};
 use crate::context::Context;
 use crate::exit::Exit;
-use clawhost_app::routers::{StoredRouter, read_router};
+use clawhost_app::routers::{StoredRouter, read_router, waiting_decisions};
 use clawhost_core::{escaped, thousands};
 use clawhost_learn::router::{CostWeight, Fixed, LearnedAction, Policy, Router};
 use std::io::Write;
@@ -12,7 +12,9 @@ use std::io::Write;
 const NAME: usize = 80;
 
 pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit> {
-    let StoredRouter { name, path, router } = read_router(&context.folder()?, named)?;
+    let folder = context.folder()?;
+    let StoredRouter { name, path, router, book } = read_router(&folder, named)?;
+    let waiting = waiting_decisions(&folder, &name)?;
     let log = path.with_extension("jsonl");
     let log = log.is_file().then_some(log);
     if context.json() {
@@ -32,6 +34,9 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
             "features": router.names(),
             "learned": router.learned(),
             "gone": router.gone(),
+            "waiting": waiting,
+            "expired": book.expired,
+            "unusable": book.unusable,
             "warm_up_left": router.warm_up_left(),
         });
         crate::terminal::json(&document)?;
@@ -47,6 +52,13 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
         gone => format!("; {} of models that have left the table taught nothing", thousands(gone)),
     };
     writeln!(out, "outcomes    {}{gone}", thousands(router.learned()))?;
+    if waiting + book.expired + book.unusable > 0 {
+        let [waiting, expired, unusable] = [waiting, book.expired, book.unusable].map(thousands);
+        writeln!(
+            out,
+            "live        {waiting} decisions wait for a reward; {expired} expired, {unusable} could not be used"
+        )?;
+    }
     if let Some(log) = log {
         writeln!(out, "log         {}", log.display())?;
     }

@@ -1,6 +1,6 @@
 //! The ports for live traffic: exchanges of agents are recorded one by one, and become an episode when their session ends.
 
-use super::Pooled;
+use super::{Pooled, RoutedExchange};
 use crate::{EpisodeId, LiveSession, RunId, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
@@ -60,6 +60,8 @@ pub struct ExchangeRow {
     pub document: String,
     /// Where it belongs in the data pool, if it belongs there.
     pub pooled: Option<Pooled>,
+    /// What it adds to the decision of a router about its session, if one decided.
+    pub routed: Option<RoutedExchange>,
 }
 
 /// A place in the files from which exchanges are taken over: everything before it is stored.

@@ -15,6 +15,7 @@ mod reading;
 mod reflector;
 mod retention;
 mod reward;
+mod routing;
 mod runs;
 mod store_error;
 mod token_model;
@@ -49,6 +50,7 @@ pub use reading::{
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};
 pub use reward::{Reward, RewardDescription, RewardScope, RewardSource, Scoring};
+pub use routing::{RoutedExchange, RoutedMarks, RoutedOutcome, RoutedSession, RoutingReader, RoutingStore};
 pub use runs::{EpisodeTally, LabelChange, PhaseRow, Relabelled, RunFilter, RunLabelStore, RunReader};
 pub use store_error::StoreError;
 pub use token_model::{

@@ -2,7 +2,7 @@
 
 use crate::{
     Digest, Discrepancy, Episode, EpisodeState, LedgerReader, LiveReader, PlaybookLedger, PlaybookVersion, PoolReader,
-    RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
+    RoutingReader, RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
 
@@ -223,11 +223,28 @@ pub trait PluginReader {
 
 /// Reads everything. One reader serves one thread at a time.
 pub trait StoreReader:
-    EpisodeReader + RunReader + LiveReader + PoolReader + PlaybookReader + PluginReader + LedgerReader + Send
+    EpisodeReader
+    + RunReader
+    + LiveReader
+    + PoolReader
+    + RoutingReader
+    + PlaybookReader
+    + PluginReader
+    + LedgerReader
+    + Send
 {
 }
 
-impl<T: EpisodeReader + RunReader + LiveReader + PoolReader + PlaybookReader + PluginReader + LedgerReader + Send>
-    StoreReader for T
+impl<
+    T: EpisodeReader
+        + RunReader
+        + LiveReader
+        + PoolReader
+        + RoutingReader
+        + PlaybookReader
+        + PluginReader
+        + LedgerReader
+        + Send,
+> StoreReader for T
 {
 }

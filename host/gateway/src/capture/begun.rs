@@ -4,6 +4,9 @@ use super::record::Label;
 use clawhost_capture::{Answer, ClientSession, EXCHANGE_FORMAT, Exchange, ExchangeParent, Placed};
 use clawhost_core::{Digest, LlmIdentity, Message, ModelRequest, Role, Sampling};
 
+/// Why the record of a request whose client went has no whole answer.
+pub(super) const CLIENT_GONE: &str = "the client has gone";
+
 /// The record of a request at its place. Until it has ended, it says that the client has gone.
 #[allow(clippy::too_many_arguments, reason = "the parts of a record, used once")]
 pub(crate) fn exchange_of(
@@ -45,13 +48,14 @@ pub(crate) fn exchange_of(
         model,
         sampling: Sampling { temperature: request.temperature, top_p: request.top_p, max_tokens: request.max_tokens },
         policy_version: None,
-        answer: Answer::Incomplete { message: None, why: "the client has gone".to_owned() },
+        answer: Answer::Incomplete { message: None, why: CLIENT_GONE.to_owned() },
         response_id: None,
         answered_us: 0,
         first_us: None,
         marks: None,
         redacted: None,
         cut: 0,
+        routed: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::record::{self, Label};
 use super::recorder::Recorder;
+use super::routes::Routes;
 use super::runs::{self, LiveRun};
 use crate::GatewayError;
 use crate::store::CaptureStore;
@@ -75,7 +76,8 @@ impl Importer {
             let OpenEpisode { run, id, index, session, opened_at } = progress.episode;
             let documents = reader.exchanges(&run, &id)?;
             let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
-            let label = Label { run, episode: id, index, session, opened_at };
+            let routes = Routes::recorded(&exchanges);
+            let label = Label { run, episode: id, index, session, opened_at, routes };
             for exchange in &exchanges {
                 importer.recorder.charge(&exchange.client.owner, exchange.at, &exchange.answer);
             }

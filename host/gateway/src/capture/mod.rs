@@ -6,12 +6,15 @@ mod record;
 mod recorder;
 mod responses;
 mod rounds;
+mod routes;
 mod runs;
+mod seen;
 mod spool;
 mod used;
 
 pub(crate) use importer::Importer;
-pub(crate) use recorder::{Begun, Done, Recorder, Seen};
+pub(crate) use recorder::{Begun, Recorder};
 pub(crate) use responses::{Chain, ChainError, StoredResponse};
+pub(crate) use seen::{Done, Seen};
 pub(crate) use spool::{Spool, SpoolLimits};
 pub use used::used_today;

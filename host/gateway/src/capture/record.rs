@@ -1,15 +1,19 @@
 //! A record of the spool: what the store needs to know on a first line, and the documents behind it, a line each.
 
+use super::begun::CLIENT_GONE;
 use super::responses::StoredResponse;
+use super::routes::Routes;
+use crate::http::is_passing;
 use crate::observe::SessionEvent;
 use clawhost_capture::{Answer, ClientSession, Exchange};
 use clawhost_core::{
-    EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, Pooled, ResponseChange, ResponseRow, RunId,
+    EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, Pooled, ResponseChange, ResponseRow,
+    RoutedExchange, RunId, Usage,
 };
 use serde::{Deserialize, Serialize};
 
 /// What a session is called in records.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Label {
     pub(crate) run: RunId,
     pub(crate) episode: EpisodeId,
@@ -17,9 +21,16 @@ pub(crate) struct Label {
     pub(crate) session: LiveSession,
     /// Unix time in milliseconds.
     pub(crate) opened_at: u64,
+    /// What routers chose for it.
+    pub(crate) routes: Routes,
 }
 
 impl Label {
+    /// Its name in decisions, as `RUN/EPISODE`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.run, self.episode)
+    }
+
     /// Its session as events name it.
     pub(crate) fn event(&self) -> SessionEvent {
         SessionEvent {
@@ -50,15 +61,19 @@ enum Head {
         response: Option<(String, String)>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pooled: Option<Box<Pooled>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        routed: Option<Box<RoutedExchange>>,
     },
     /// A client deleted a response.
     Deleted { owner: String, id: String },
 }
 
-/// The bytes of an exchange, with its response if that can be read later by an owner and an id.
+/// The bytes of an exchange, with its response if that can be read later by an owner and an id. `decision`: that of a router about the
+/// session, if no record holds it yet.
 pub(crate) fn write(
     label: &Label,
     exchange: &Exchange,
+    decision: Option<&str>,
     stored: Option<(&StoredResponse, &str, &str)>,
 ) -> serde_json::Result<Vec<u8>> {
     let outcome = match exchange.answer {
@@ -77,6 +92,7 @@ pub(crate) fn write(
         outcome,
         response: stored.map(|(_, owner, id)| (owner.to_owned(), id.to_owned())),
         pooled: pooled(exchange).map(Box::new),
+        routed: routed(exchange, decision).map(Box::new),
     };
     let mut bytes = Vec::with_capacity(2048);
     serde_json::to_writer(&mut bytes, &head)?;
@@ -100,6 +116,25 @@ fn pooled(exchange: &Exchange) -> Option<Pooled> {
     })
 }
 
+/// What an exchange adds to the decision of a router about its session. A client that goes or asks for the impossible is no failure of
+/// the model.
+fn routed(exchange: &Exchange, decision: Option<&str>) -> Option<RoutedExchange> {
+    let routed = exchange.routed.as_ref()?;
+    let Usage { prompt_tokens, completion_tokens, .. } = exchange.answer.usage();
+    let tokens = prompt_tokens.saturating_add(completion_tokens);
+    let has_failed = match &exchange.answer {
+        Answer::Complete(_) => false,
+        Answer::Failed { status, .. } => *status >= 500 || is_passing(*status),
+        Answer::Incomplete { why, .. } => why != CLIENT_GONE,
+    };
+    Some(RoutedExchange {
+        router: routed.router.clone(),
+        decision: decision.map(str::to_owned),
+        has_failed,
+        tokens: if routed.is_escalated { [0, tokens] } else { [tokens, 0] },
+    })
+}
+
 /// The bytes of a deletion.
 pub(crate) fn deletion(owner: &str, id: &str) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&Head::Deleted { owner: owner.to_owned(), id: id.to_owned() })
@@ -119,7 +154,7 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
         Head::Deleted { owner, id } => {
             Some(Read { exchange: None, response: Some(ResponseChange::Deleted { owner, id }) })
         }
-        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response, pooled } => {
+        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response, pooled, routed } => {
             let document = lines.next()?.to_owned();
             let stored = |((owner, id), document): ((String, String), &str)| {
                 let document = document.to_owned();
@@ -132,8 +167,9 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
                 _ => ExchangeOutcome::Complete,
             };
             let episode = OpenEpisode { run, id: episode, index, session, opened_at };
-            let pooled = pooled.map(|pooled| *pooled);
-            Some(Read { exchange: Some(ExchangeRow { episode, position, at, outcome, document, pooled }), response })
+            let (pooled, routed) = (pooled.map(|pooled| *pooled), routed.map(|routed| *routed));
+            let exchange = ExchangeRow { episode, position, at, outcome, document, pooled, routed };
+            Some(Read { exchange: Some(exchange), response })
         }
     }
 }

@@ -4,16 +4,16 @@ use super::begun::exchange_of;
 use super::record::{self, Label};
 use super::responses::{Responses, StoredResponse};
 use super::rounds::Rounds;
+use super::routes::{RoutedRequest, Routes};
 use super::runs::{LiveRun, LiveRuns};
+use super::seen::{Done, Seen};
 use super::spool::Spool;
 use crate::observe::{Events, ExchangeEvent, GatewayEvent, Observation, Streaming};
 use clawhost_capture::{
-    Answer, Asked, CaptureKey, Claim, ClientSession, Ended, Exchange, Marks, Redacted, Redaction, Restored, Sessions,
+    Answer, Asked, CaptureKey, Claim, Ended, Exchange, Marks, Redacted, Redaction, Restored, Routed, Sessions,
     SessionsLimits,
 };
-use clawhost_core::{
-    Clock, Digest, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage,
-};
+use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, RunId, SpoolPlace, Usage};
 use clawhost_providers::Prices;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,40 +28,6 @@ pub(crate) struct CaptureCounts {
     pub(crate) missed: AtomicU64,
     /// Sessions that have ended and are episodes.
     pub(crate) episodes: AtomicU64,
-}
-
-/// A request as it is recorded.
-pub(crate) struct Seen<'a> {
-    pub(crate) client: ClientSession,
-    /// Name of the agent.
-    pub(crate) agent: String,
-    /// The requested model.
-    pub(crate) alias: String,
-    pub(crate) dialect: &'static str,
-    /// The model that is asked.
-    pub(crate) model: LlmIdentity,
-    pub(crate) request: &'a ModelRequest,
-    /// Digest of the body. The record has a keyed digest of it.
-    pub(crate) digest: Digest,
-    /// Id of the response that it continues.
-    pub(crate) previous: Option<String>,
-    pub(crate) side: Option<bool>,
-    pub(crate) no_train: bool,
-    /// Whether it is not recorded.
-    pub(crate) no_record: bool,
-    /// The request, if the gateway answers it.
-    pub(crate) observation: Option<Arc<Observation>>,
-}
-
-/// The result of recording.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// It is in the spool.
-    Recorded,
-    /// It is not, and why.
-    Missed(String),
-    /// The client's key keeps it out of the record.
-    Off,
 }
 
 /// Takes the owner, the Unix time in milliseconds and what an answer used.
@@ -223,7 +189,7 @@ impl Recorder {
 
     /// Finds the session of a request and takes its place there.
     pub(crate) fn begin(self: &Arc<Self>, seen: Seen<'_>) -> Begun {
-        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, .. } = seen;
+        let Seen { client, agent, alias, dialect, model, request, routing, digest, previous, side, .. } = seen;
         let (no_train, observation) = (seen.no_train, seen.observation);
         let owner = client.owner.clone();
         let at = self.clock.now_ms();
@@ -240,8 +206,12 @@ impl Recorder {
             cut: 0,
             observation,
             streaming: None,
+            routed: None,
+            decision: None,
         };
         if seen.no_record {
+            let routed = |routing| RoutedRequest { routing, request, session: None, at_ms: at, is_logged: false };
+            begun.routed = routing.and_then(|routing| routed(routing).alone());
             begun.observation.iter().for_each(|observation| observation.begins(None, &model));
             return begun;
         }
@@ -258,7 +228,7 @@ impl Recorder {
         let (placed, claim) = {
             let mut places = self.places();
             let Places { sessions, runs, ended, unnamed, .. } = &mut *places;
-            let (placed, claim, gone) = sessions.place(asked, |name| {
+            let (placed, claim, gone) = sessions.place(asked, |name, parent| {
                 let (run, episode, index) = runs.open(&client.owner, at, || (self.new_run)(at));
                 let session = name.unwrap_or_else(|| {
                     *unnamed += 1;
@@ -266,13 +236,22 @@ impl Recorder {
                     format!("s-{}", mark.to_string().get(..16).unwrap_or_default())
                 });
                 let session = LiveSession { session, agent: agent.clone(), alias: alias.clone() };
-                Label { run, episode, index, session, opened_at: at }
+                let routes = parent.map_or_else(Routes::default, |parent| parent.routes.inherited());
+                Label { run, episode, index, session, opened_at: at, routes }
             });
             let end = self.spool.end();
             self.note_ended(runs, &gone, at);
             ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
             (placed, claim)
         };
+        if let Some(routing) = routing {
+            let session = placed.label.name();
+            let (session, is_logged) = (Some(session.as_str()), !no_train);
+            let asked = RoutedRequest { routing, request, session, at_ms: at, is_logged };
+            if let Some((routed, decision)) = placed.label.routes.of(&asked) {
+                (begun.routed, begun.decision) = (Some(routed), decision);
+            }
+        }
         let policy_version = self.policy_version();
         let session = Some(placed.label.session.session.as_str());
         begun.observation.iter().for_each(|observation| observation.begins(session, &model));
@@ -384,16 +363,23 @@ impl Recorder {
 
     /// Writes an exchange, with the response that its client may read later. What is remembered of the response is as it was said, since
     /// endpoints may get it again.
-    fn write(&self, label: &Label, exchange: &Exchange, stored: Option<StoredResponse>) -> Done {
+    fn write(
+        &self,
+        label: &Label,
+        exchange: &Exchange,
+        decision: Option<&str>,
+        stored: Option<StoredResponse>,
+    ) -> Done {
         let (owner, id) = (&exchange.client.owner, exchange.response_id.clone().unwrap_or_default());
         let stored = stored.filter(|_| !id.is_empty());
         let redacted = stored.as_ref().map(|stored| stored.redacted(&self.redaction));
         let line = redacted.as_ref().map(|stored| (stored, owner.as_str(), id.as_str()));
-        let written = record::write(label, exchange, line).map_err(std::io::Error::from);
+        let written = record::write(label, exchange, decision, line).map_err(std::io::Error::from);
         let written = written.and_then(|bytes| self.spool.append(&bytes).map(|_| bytes.len()));
         match written {
             Ok(bytes) => {
                 self.counts.recorded.fetch_add(1, Ordering::Relaxed);
+                exchange.routed.iter().for_each(|routed| label.routes.keep(routed, decision.is_some()));
                 if stored.is_some() {
                     self.responses.remember(owner, &id, stored, bytes);
                 }
@@ -438,6 +424,10 @@ pub(crate) struct Begun {
     prices: Option<Prices>,
     /// Messages that the model does not see.
     pub(crate) cut: u32,
+    /// What a router chose.
+    pub(crate) routed: Option<Routed>,
+    /// Its decision, if no record holds it yet.
+    decision: Option<String>,
 }
 
 impl Begun {
@@ -451,6 +441,11 @@ impl Begun {
         if let Some(exchange) = self.exchange() {
             exchange.model = model;
         }
+    }
+
+    /// The model is asked that takes over when the chosen one has failed.
+    pub(crate) fn escalates(&mut self) {
+        self.routed.iter_mut().for_each(|routed| routed.is_escalated = true);
     }
 
     /// What the tokens of the model cost that is asked.
@@ -528,6 +523,7 @@ impl Begun {
         };
         let now_us = self.recorder.clock.monotonic_us();
         exchange.answered_us = now_us.saturating_sub(self.began_us);
+        exchange.routed = self.routed.take();
         {
             let mut places = self.recorder.places();
             match exchange.answer.complete() {
@@ -540,7 +536,8 @@ impl Begun {
         }
         self.recorder.redact(&mut exchange);
         let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
-        let done = self.recorder.write(label, &exchange, stored);
+        let decision = self.decision.take();
+        let done = self.recorder.write(label, &exchange, decision.as_deref(), stored);
         self.observation.iter().for_each(|observation| observation.recorded(&done));
         let usage = exchange.answer.usage();
         let event = ExchangeEvent {

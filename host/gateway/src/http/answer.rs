@@ -14,6 +14,8 @@ pub(crate) const SESSION: &str = "x-clawhost-session";
 pub(crate) const EPISODE: &str = "x-clawhost-episode";
 /// The header that names the model that answered.
 pub(crate) const MODEL: &str = "x-clawhost-model";
+/// The header that names the router that chose the model, and the model by its name in the router's table.
+pub(crate) const ROUTE: &str = "x-clawhost-route";
 /// The header that counts the attempts, if there were several.
 pub(crate) const ATTEMPTS: &str = "x-clawhost-attempts";
 /// The header that says why an exchange was not recorded.

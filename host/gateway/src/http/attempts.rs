@@ -115,7 +115,8 @@ mod tests {
     }
 
     fn served() -> ServedModel {
-        ServedModel { alias: "m".into(), first: candidate("a", 2), then: vec![candidate("b", 0), candidate("c", 1)] }
+        let then = vec![candidate("b", 0), candidate("c", 1)];
+        ServedModel { alias: "m".into(), first: candidate("a", 2), then, routing: None }
     }
 
     fn failure(is_repeatable: bool, after: Option<u64>) -> Failure {

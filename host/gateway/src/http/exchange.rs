@@ -1,9 +1,10 @@
 //! The way of one exchange: read, find the model, find the session, ask, answer, record.
 
 use super::access::Client;
-use super::answer::{ATTEMPTS, EPISODE, MODEL, RECORD, Refusal, SESSION, set};
+use super::answer::{ATTEMPTS, EPISODE, MODEL, RECORD, ROUTE, Refusal, SESSION, set};
 pub(crate) use super::answer::{answered_by, note};
 use super::attempts::{Attempts, Failure, is_passing, retry_after, share};
+use super::body::{read_whole, too_long};
 use super::context::{self, CUT};
 use super::edits::edits;
 use super::hints::Hints;
@@ -15,6 +16,7 @@ use super::{pass, relay, translate};
 use crate::capture::{Begun, Seen};
 use crate::models::Candidate;
 use crate::observe::Observation;
+use crate::routing::Routing;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
@@ -30,7 +32,6 @@ use clawhost_wire::{ClientRequest, ErrorKind, WireError, anthropic, completions,
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Fields that the gateway reads or sets. Named twice, two readers could see two values.
 const SINGLE: [&str; 7] = ["model", "stream", "stream_options", "messages", "input", "prompt", "previous_response_id"];
@@ -106,19 +107,30 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
     }
     let Asked { client, continued } = read(gateway, &call, &top, text, forwards).await?;
     let asking = Asking { gateway, call: &call, top: &top, client: &client, continued: continued.as_ref() };
-    let now_us = gateway.now_us();
-    let mut attempts = Attempts::new(&served, |candidate| asking.able(candidate).is_ok(), now_us);
-    let Some((mut candidate, mut goes_on)) = attempts.next() else {
+    let is_able = |candidate: &Candidate| asking.able(candidate).is_ok();
+    if !served.candidates().any(is_able) {
         return Err(asking.able(&served.first).err().unwrap_or_else(|| unknown_model(gateway, &alias)));
-    };
+    }
     let recording = Recording {
         dialect: call.shape.name(),
-        model: candidate.source.identity(),
+        model: served.first.source.identity(),
         request: &client.request,
+        routing: served.routing.as_ref(),
         previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
     };
     let mut begun = begin(gateway, &call, &top, &alias, recording);
+    let chosen = begun.routed.as_ref().and_then(|routed| served.chosen(routed));
+    let asked = chosen.as_ref().unwrap_or(&served);
+    let mut attempts = Attempts::new(asked, is_able, gateway.now_us());
+    let Some((mut candidate, mut goes_on)) = attempts.next() else {
+        let refusal = asking.able(&asked.first).err().unwrap_or_else(|| unknown_model(gateway, &alias));
+        return Ok(refused(call.shape, &refusal, begun));
+    };
+    begun.asks(candidate.source.identity());
     loop {
+        if !std::ptr::eq(candidate, &asked.first) {
+            begun.escalates();
+        }
         begun.priced(candidate.prices);
         begun.cut(0);
         match asking.ask(candidate, goes_on, begun).await {
@@ -161,6 +173,8 @@ pub(crate) struct Recording<'a> {
     /// The model that is asked.
     pub(crate) model: LlmIdentity,
     pub(crate) request: &'a ModelRequest,
+    /// How the alias gets its model.
+    pub(crate) routing: Option<&'a Routing>,
     /// Id of the response that it continues.
     pub(crate) previous: Option<String>,
 }
@@ -180,7 +194,7 @@ pub(crate) fn begin(
         (true, Some(agent)) => agent,
         (true, None) => "agent".to_owned(),
     };
-    let Recording { dialect, model, request, previous } = recording;
+    let Recording { dialect, model, request, routing, previous } = recording;
     gateway.recorder.begin(Seen {
         client: hints.client,
         agent,
@@ -188,6 +202,7 @@ pub(crate) fn begin(
         dialect,
         model,
         request,
+        routing,
         digest: Digest::of(&call.body),
         previous,
         side: hints.side,
@@ -445,40 +460,9 @@ pub(crate) fn label(answer: &mut Response<Body>, begun: &Begun) {
     if begun.cut > 0 {
         set(answer, CUT, &begun.cut.to_string());
     }
-}
-
-/// Says that an answer took too long.
-pub(crate) fn too_long(limit: Duration) -> String {
-    format!("the answer took longer than {} s", limit.as_secs())
-}
-
-async fn read_body(most: usize, upstream: &mut UpstreamAnswer) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    loop {
-        match upstream.chunk().await {
-            Ok(Some(chunk)) if bytes.len() + chunk.len() > most => {
-                return Err(format!("the answer is longer than {most} bytes"));
-            }
-            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
-            Ok(None) => return Ok(bytes),
-            Err(error) => return Err(format!("the answer broke off: {error}")),
-        }
+    if let Some(routed) = &begun.routed {
+        set(answer, ROUTE, &format!("{} {}", routed.router, routed.asked()));
     }
-}
-
-/// The whole body of an answer, without keys of this process. An error says why there is none.
-pub(crate) async fn read_whole(gateway: &Inner, upstream: &mut UpstreamAnswer) -> Result<Vec<u8>, String> {
-    let limits = &gateway.config.limits;
-    let read = tokio::time::timeout(limits.answer_time, read_body(limits.answer_bytes, upstream)).await;
-    let bytes = read.unwrap_or_else(|_| Err(too_long(limits.answer_time)))?;
-    let secrets = gateway.secrets.secrets();
-    if !secrets.is_empty() {
-        let text = String::from_utf8_lossy(&bytes);
-        if secrets.are_in(&text) {
-            return Ok(secrets.scrub(&text).into_owned().into_bytes());
-        }
-    }
-    Ok(bytes)
 }
 
 /// Passes an answer on that is not streamed, after it was recorded.

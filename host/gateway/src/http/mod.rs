@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod attempts;
+mod body;
 mod context;
 mod edits;
 mod exchange;
@@ -21,6 +22,7 @@ mod translate;
 
 pub(crate) use access::{Client, Sees};
 pub(crate) use answer::{Refusal, json, set};
+pub(crate) use attempts::is_passing;
 pub(crate) use exchange::{complete, utf8};
 pub(crate) use hints::{no_trajectory, plain};
 pub(crate) use relay::stream_head;

@@ -3,7 +3,8 @@
 
 use super::access::Client;
 use super::answer::{MODEL, Refusal, json, set};
-use super::exchange::{read_whole, unknown_model, utf8};
+use super::body::read_whole;
+use super::exchange::{unknown_model, utf8};
 use super::serve::Inner;
 use crate::models::ServedModel;
 use crate::observe::Observation;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 const ESTIMATE: &str = "x-clawhost-estimate";
 
 /// Passes a request on to an endpoint of its dialect, with the model's name there. Always to the first one of the alias: vectors and
-/// log-probs of two models cannot be compared.
+/// log-probs of two models cannot be compared. So a router, which chooses between models, passes nothing on.
 pub(crate) async fn forward(
     gateway: &Inner,
     served: &ServedModel,
@@ -29,7 +30,8 @@ pub(crate) async fn forward(
     (client, headers, observation): (&Client, &HeaderMap, &Observation),
     body: &Bytes,
 ) -> Result<Response<Body>, Refusal> {
-    let mut able = served.candidates().filter_map(|candidate| Some((candidate, candidate.source.speaks(dialect)?)));
+    let all = served.candidates().filter(|_| served.routing.is_none());
+    let mut able = all.filter_map(|candidate| Some((candidate, candidate.source.speaks(dialect)?)));
     let Some((candidate, (upstream, model, passes_key))) = able.next() else {
         let why = format!("the model `{}` has no API for {path}", served.alias);
         return Err(Refusal::new(ErrorKind::InvalidRequest, why));
@@ -80,7 +82,9 @@ pub(crate) async fn count_tokens(
     body: &Bytes,
 ) -> Result<Response<Body>, Refusal> {
     let served = named(gateway, body, asking.2)?;
-    if served.candidates().any(|candidate| candidate.source.speaks(Dialect::Anthropic).is_some()) {
+    if served.routing.is_none()
+        && served.candidates().any(|candidate| candidate.source.speaks(Dialect::Anthropic).is_some())
+    {
         return forward(gateway, &served, (Dialect::Anthropic, "/messages/count_tokens"), asking, body).await;
     }
     // A count has no limit of tokens, which a request must have.

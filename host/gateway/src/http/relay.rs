@@ -1,6 +1,7 @@
 //! Passes a streamed answer on event by event, as it came, and records it before its last event.
 
-use super::exchange::{complete, label, too_long};
+use super::body::too_long;
+use super::exchange::{complete, label};
 use super::outlet::Outlet;
 use super::responses::Keeper;
 use super::serve::Inner;

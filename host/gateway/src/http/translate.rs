@@ -1,7 +1,8 @@
 //! Streams the answer of a model of another dialect, or of this process.
 
 use super::answer::Refusal;
-use super::exchange::{complete, label, too_long};
+use super::body::too_long;
+use super::exchange::{complete, label};
 use super::outlet::Outlet;
 use super::relay::{missed_comment, partial};
 use super::responses::Keeper;

@@ -177,6 +177,7 @@ fn exchange(messages: Vec<Message>, response: ModelResponse, request: Digest) ->
         marks: None,
         redacted: None,
         cut: 0,
+        routed: None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! A budget per day, kept by the price that the router puts on cost (dual ascent).
 
-use super::settings::CostWeight;
-use super::waiting::DAY;
+use super::settings::{CostWeight, DAY};
 use crate::LearnError;
 use serde::{Deserialize, Serialize};
 

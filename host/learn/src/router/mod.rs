@@ -1,7 +1,7 @@
 //! The router layer: which model a session is given, learned from rewards and prices.
 //!
 //! ```text
-//! RequestSummary ─▶ Features ─▶ Router::decide ─▶ Decision (all propensities) ─▶ Waiting
+//! RequestSummary ─▶ Features ─▶ Router::decide ─▶ Decision (all propensities), which waits
 //!                                   ▲                                               │ reward, within seven days
 //!                                   └──────────── Router::learn ◀── Logged ◀────────┘
 //!                                                                     └─▶ offline evaluation ─▶ promotion
@@ -37,7 +37,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod tiers;
-mod waiting;
 mod world;
 
 pub use budget::Budget;
@@ -47,13 +46,13 @@ pub use features::{CLASS_BUCKETS, FEATURES, Features, RequestSummary};
 pub use likeness::{Likeness, REQUEST_BUCKETS, WORD_BUCKETS, word_buckets};
 pub use policy::{Fixed, Policy};
 pub use settings::{
-    CostWeight, EXPLORATION, FLOOR, FORGETTING, NEW_UNTIL, RewardRange, RouterSettings, WARM_UP, WARM_UP_SHARE,
+    CostWeight, EXPLORATION, FLOOR, FORGETTING, NEW_UNTIL, PATIENCE, RewardRange, RouterSettings, WARM_UP,
+    WARM_UP_SHARE,
 };
 pub use simulation::{Earned, Simulation, SimulationReport, simulate, simulation};
-pub use summary::failures;
+pub use summary::{failures, opening, seed_of};
 pub use table::{ACTIONS, Action, Table};
 pub use tiers::Tiers;
-pub use waiting::{MOST_WAITING, PATIENCE, Waiting};
 pub use world::{Noticing, WorldModel, WorldSettings};
 
 use crate::LearnError;
@@ -300,17 +299,23 @@ impl Router {
         Ok(())
     }
 
+    /// Checks a decision with its outcome, as [`Router::learn`] does.
+    ///
+    /// # Errors
+    /// A record of another format, features of other names, or an outcome out of range.
+    pub fn check_logged(&self, Logged { decision, outcome }: &Logged) -> Result<(), LearnError> {
+        decision.check()?;
+        self.scale.check(&decision.features)?;
+        outcome.check(self.settings.rewards)
+    }
+
     /// Learns from outcomes, in their order, and becomes the next version. Outcomes of actions that have left the table teach
     /// nothing and are counted.
     ///
     /// # Errors
     /// A record of another format, features of other names, or an outcome out of range. Nothing was learned then.
     pub fn learn(&mut self, logged: &[Logged]) -> Result<Learned, LearnError> {
-        for Logged { decision, outcome } in logged {
-            decision.check()?;
-            self.scale.check(&decision.features)?;
-            outcome.check(self.settings.rewards)?;
-        }
+        logged.iter().try_for_each(|logged| self.check_logged(logged))?;
         let mut learned = Learned::default();
         for Logged { decision, outcome } in logged {
             let action = decision.action()?;

@@ -17,6 +17,10 @@ pub const NEW_UNTIL: u64 = 50;
 pub const FLOOR: f64 = 0.02;
 /// Factor by which an action's sums shrink with each of its outcomes: about the last thousand count.
 pub const FORGETTING: f64 = 0.999;
+/// Seconds of a day.
+pub(super) const DAY: u64 = 86_400;
+/// Seconds that a decision waits for its reward: seven days. A reward that never comes is never taken for one of 0.
+pub const PATIENCE: u64 = 7 * DAY;
 /// `gamma = EXPLORATION sqrt(K t)` with `K` actions after `t` outcomes. The theory leaves the constant open (Foster and Rakhlin 2020,
 /// theorem 1). In the simulated world 1 has three quarters of the regret of 0.5 or
 /// less, and learns as well: see the test `less_exploration_costs_less_and_learns_as_well`.

@@ -2,7 +2,7 @@
 
 use super::RequestSummary;
 use super::likeness::word_buckets;
-use clawhost_core::{Message, Role};
+use clawhost_core::{Digest, Message, Role, derive_seed};
 
 /// Characters of the latest question that are searched for code, markers and terms, so that a long one costs microseconds.
 const SEARCHED: usize = 8_000;
@@ -61,6 +61,18 @@ impl RequestSummary {
             likeness: 0.0,
         }
     }
+}
+
+/// The messages before the first answer of a model.
+pub fn opening(messages: &[Message]) -> &[Message] {
+    let end = messages.iter().position(|message| message.role == Role::Assistant).unwrap_or(messages.len());
+    messages.get(..end).unwrap_or_default()
+}
+
+/// A seed for a session that has none: equal openings are treated equally.
+pub fn seed_of(opening: &[Message]) -> u64 {
+    let text = serde_json::to_vec(opening).unwrap_or_default();
+    derive_seed(0, &Digest::of(&text).to_string(), 0)
 }
 
 /// Answers of tools that report a failure.

@@ -5,11 +5,10 @@
 
 use async_trait::async_trait;
 use clawhost_core::{
-    AnsweringModel, Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
-    ToolSpec,
+    AnsweringModel, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolSpec,
 };
 use clawhost_learn::LearnError;
-use clawhost_learn::router::{Action, Decision, Request, Router, failures};
+use clawhost_learn::router::{Action, Decision, Request, Router, failures, opening, seed_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,7 +68,7 @@ impl Llm for RoutedModel {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let opening = before_first_answer(&request.messages);
+        let opening = opening(&request.messages);
         let seed = request.seed.unwrap_or_else(|| seed_of(opening));
         let broken = |error: LearnError| ModelError::Refused(error.to_string());
         let decision = decide(&self.router, opening, &request.tools, seed, "", 0).map_err(broken)?;
@@ -85,18 +84,6 @@ impl Llm for RoutedModel {
             answer => answer,
         }
     }
-}
-
-/// The messages before the first answer of a model.
-fn before_first_answer(messages: &[Message]) -> &[Message] {
-    let end = messages.iter().position(|message| message.role == Role::Assistant).unwrap_or(messages.len());
-    messages.get(..end).unwrap_or_default()
-}
-
-/// A seed for requests without one: equal beginnings are treated equally.
-fn seed_of(opening: &[Message]) -> u64 {
-    let text = serde_json::to_vec(opening).unwrap_or_default();
-    clawhost_core::derive_seed(0, &Digest::of(&text).to_string(), 0)
 }
 
 fn decide(

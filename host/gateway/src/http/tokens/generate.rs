@@ -3,7 +3,8 @@
 use super::{Answerer, answerer, any_seed, check, has_none, named, refusal, run};
 use crate::capture::Begun;
 use crate::http::answer::{Refusal, json};
-use crate::http::exchange::{self, Call, Recording, answered_by, label, note, read_whole, refused, utf8};
+use crate::http::body::read_whole;
+use crate::http::exchange::{self, Call, Recording, answered_by, label, note, refused, utf8};
 use crate::http::serve::Inner;
 use crate::models::{Candidate, ServedModel};
 use axum::body::Body;
@@ -32,7 +33,7 @@ pub(crate) async fn answer(gateway: &Arc<Inner>, call: &Call) -> Result<Response
     let recorded = request.recorded(gateway.config.max_tokens);
     let begin = |candidate: &Candidate| {
         let model = candidate.source.identity();
-        let recording = Recording { dialect: NAME, model, request: &recorded, previous: None };
+        let recording = Recording { dialect: NAME, model, request: &recorded, routing: None, previous: None };
         let mut begun = exchange::begin(gateway, call, &top, &served.alias, recording);
         begun.priced(candidate.prices);
         begun

@@ -32,8 +32,12 @@ pub(crate) enum Answerer<'a> {
     Endpoint(&'a Candidate),
 }
 
-/// The first candidate that can answer. Always the first: log-probs of two models cannot be compared.
+/// The first candidate that can answer. Always the first: log-probs of two models cannot be compared. So a router, which chooses
+/// between models, has none.
 pub(crate) fn answerer(served: &ServedModel) -> Option<Answerer<'_>> {
+    if served.routing.is_some() {
+        return None;
+    }
     served.candidates().find_map(|candidate| match candidate.source.tokens() {
         Some(model) => Some(Answerer::Local(candidate, model.clone())),
         None => candidate.source.speaks(Dialect::OpenAi).map(|_| Answerer::Endpoint(candidate)),

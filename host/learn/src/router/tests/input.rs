@@ -151,22 +151,3 @@ fn without_its_incumbent_the_warm_up_is_uniform() {
     router.replace_table(table(&[("a", 1.0), ("b", 2.0)])).unwrap();
     assert_eq!((propensity(&router, "a"), propensity(&router, "b")), (0.5, 0.5));
 }
-
-#[test]
-fn a_reward_that_never_comes_expires_and_is_never_zero() {
-    let router = router(|_| {});
-    let mut waiting = Waiting::default();
-    let at = |time: u64, session: &str| Decision { time, session: session.into(), ..decide(&router, 0.0, 0) };
-    waiting.add(at(1_000, "one"));
-    waiting.add(at(2_000, "two"));
-    waiting.add(at(3_000, "three"));
-    assert_eq!(waiting.settle("one", 1_000 + PATIENCE).unwrap().time, 1_000, "seven days later it is in time");
-    assert_eq!(waiting.settle("two", 2_001 + PATIENCE), Err(LearnError::NotWaiting { session: "two".into() }));
-    assert_eq!((waiting.len(), waiting.expired()), (1, 1));
-    assert_eq!(waiting.settle("one", 1_000), Err(LearnError::NotWaiting { session: "one".into() }), "only once");
-    assert_eq!(waiting.expire(0), 0, "a clock that steps back expires nothing");
-    assert_eq!(waiting.expire(u64::MAX), 1);
-    assert_eq!((waiting.is_empty(), waiting.expired()), (true, 2));
-    let text = serde_json::to_string(&waiting).unwrap();
-    assert_eq!(serde_json::from_str::<Waiting>(&text).unwrap(), waiting);
-}
