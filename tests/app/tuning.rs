@@ -3,7 +3,7 @@
 use crate::bench::Bench;
 use clawhost_app::local_models::{
     LabelledSettings, NewModel, TUNE_ADAPTER_RATE, TUNE_BETA, TuneData, TuneObjective, TuneReport, TuneRequest,
-    create_model, tune,
+    Vocabulary, create_model, tune,
 };
 use clawhost_app::{AppError, Event, ModelSettings, RequestError, Silent, Start, run};
 use clawhost_core::Digest;
@@ -42,8 +42,8 @@ struct Shelf {
 impl Shelf {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let alphabet = Some("0123456789+=<>?#".to_owned());
-        create_model(&NewModel { width: 32, context: 32, alphabet, ..NewModel::new(folder.path().join("model")) })
+        let vocabulary = Some(Vocabulary::Characters("0123456789+=<>?#".to_owned()));
+        create_model(&NewModel { width: 32, context: 32, vocabulary, ..NewModel::new(folder.path().join("model")) })
             .unwrap();
         Self { folder }
     }

@@ -23,6 +23,7 @@ mod router;
 mod splits;
 mod third_layer;
 mod training;
+mod turns;
 mod weights;
 
 /// The traffic-light environment and its lessons.

@@ -8,7 +8,7 @@ use clawhost_core::{Digest, Episode, LargeState, Llm, LlmIdentity, ModelError, M
 use clawhost_follower::Follower;
 use clawhost_learn::{Batch, Forward, Layer, LayerOutcome, LearnError, Measurements, Metric, Step};
 use clawhost_learning::{
-    AfterStep, Experience, LayerIteration, LayerReport, LayerState, LearnPlan, LearnPorts, LearningError,
+    AfterStep, Experience, LayerEffect, LayerIteration, LayerReport, LayerState, LearnPlan, LearnPorts, LearningError,
     LearningStage, SavedLayer, StageContext, Staged, TaskNeeds,
 };
 use clawhost_play::ChatPolicy;
@@ -281,8 +281,23 @@ async fn three_layers_are_compared_on_the_same_tasks_with_the_same_seeds() {
     let evaluation = report.evaluation.unwrap();
     let arms: Vec<_> = evaluation.arms.iter().map(|arm| (arm.layers.join(" "), arm.lift.unwrap().mean)).collect();
     // After one step the weights know the first of eight lights, which is red; the habit layer knows the two green ones.
-    let expected = [("harness", 0.0), ("weights", 0.125), ("habit", 0.25), ("harness weights habit", 0.375)];
+    let expected = [
+        ("harness", 0.0),
+        ("weights", 0.125),
+        ("habit", 0.25),
+        ("harness weights", 0.125),
+        ("harness habit", 0.25),
+        ("weights habit", 0.375),
+        ("harness weights habit", 0.375),
+    ];
     assert_eq!(arms, expected.map(|(layers, lift)| (layers.to_owned(), lift)));
+    let behind: Vec<_> = evaluation.arms.iter().map(|arm| arm.behind.unwrap().mean).collect();
+    assert_eq!(behind, [0.375, 0.25, 0.125, 0.25, 0.125, 0.0, 0.0], "all layers are this much better");
+    let effect =
+        |effect: &LayerEffect| (effect.layer.clone(), effect.mean.unwrap().mean, effect.added_last.unwrap().mean);
+    let effects: Vec<_> = evaluation.effects.iter().map(effect).collect();
+    let expected = [("harness", 0.0, 0.0), ("weights", 0.125, 0.125), ("habit", 0.25, 0.25)];
+    assert_eq!(effects, expected.map(|(layer, mean, last)| (layer.to_owned(), mean, last)));
 
     let places = |episodes: Vec<Episode>| -> BTreeSet<(u64, String, u64, u64)> {
         episodes.into_iter().map(|one| (one.group(), one.task.id.clone(), one.seed(), one.policy.seed)).collect()

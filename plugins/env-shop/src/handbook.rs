@@ -57,6 +57,16 @@ impl Line {
         format!("when {when}: {}", desk::call(self.tool, talk))
     }
 
+    /// Whether nothing that is visible before any look-up contradicts the line.
+    pub(crate) fn may_apply(&self, case: &Case) -> bool {
+        match &self.when {
+            When::NotLookedUp(_) => true,
+            When::Facts(conditions) => conditions
+                .iter()
+                .all(|(fact, value)| case.house.hidden.contains(fact) || case.facts.get(*fact) == Some(value)),
+        }
+    }
+
     /// Number of conditions, if the line applies to what is visible of a case.
     fn applies(&self, case: &Case, looked: [bool; 2]) -> Option<usize> {
         let hidden = |fact: &usize| case.house.hidden.iter().zip(looked).any(|(one, seen)| one == fact && !seen);

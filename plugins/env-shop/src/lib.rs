@@ -248,7 +248,7 @@ impl Shop {
         let desk = Desk::new(case.records());
         let mut practice = Vec::new();
         if settings.practises {
-            practice = practice::handbook(&case.house, &mut Random::at(context.seed, "practice", 0));
+            practice = practice::handbook(&case, &mut Random::at(context.seed, "practice", 0));
         }
         Ok(Self { case, desk, settings, practice, slip: slips.then_some(Slip(further)), random })
     }

@@ -2,9 +2,9 @@
 //!
 //! A model that practises learns to follow a handbook, and nothing about any house that is played without practice.
 
+use crate::case::Case;
 use crate::desk::Talk;
 use crate::handbook::Line;
-use crate::house::House;
 use clawhost_sdk::{LARGEST_WORLD, Random};
 
 /// Lines of 100 that a handbook for practice keeps: experience never knows all rules.
@@ -15,9 +15,11 @@ pub(crate) fn house(position: u64) -> u64 {
     LARGEST_WORLD + 1 + position
 }
 
-/// The handbook of an episode: some of the house's lines, in any order.
-pub(crate) fn handbook(house: &House, random: &mut Random) -> Vec<Line> {
-    let mut lines: Vec<Line> = Line::all(house).into_iter().filter(|_| random.below(100) < KEPT).collect();
+/// The handbook of an episode: some of the house's lines, in any order. As in a playbook, only lines are shown that may apply to the case by
+/// what is visible of it.
+pub(crate) fn handbook(case: &Case, random: &mut Random) -> Vec<Line> {
+    let mut lines = Line::all(&case.house);
+    lines.retain(|line| random.below(100) < KEPT && line.may_apply(case));
     for position in (1..lines.len()).rev() {
         lines.swap(position, random.below(position as u64 + 1) as usize);
     }

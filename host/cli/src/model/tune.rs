@@ -143,7 +143,7 @@ mod tests {
             threshold: None,
             steps: 6,
             rate: 0.0002,
-            start: Some(0.6931),
+            start: Some(0.6875),
             epochs: vec![TunedEpoch { epoch: 1, loss: 0.5, validation: Some(0.7), accuracy: Some(0.5) }],
             best: Some(0),
             is_stopped: true,
@@ -157,7 +157,7 @@ mod tests {
         let expect = "data        9 examples with 40 tokens of answers, 1 held out\n\
                       left out    2 too long, 3 episodes that cannot teach\n\
                       objective   dpo, 6 steps at a rate of up to 0.0002\n\
-                      start       validation loss 0.6931\n\
+                      start       validation loss 0.6875\n\
                       epoch 1     loss 0.5000, validation loss 0.7000, 50 % preferred rightly\n\
                       stopped     before its end; the weights up to there are kept\n\
                       last        out/last\n\

@@ -154,7 +154,7 @@ mod tests {
     use clawhost_learn::policy::LabelledSettings;
 
     fn played(reward: f64, talk: &[&str]) -> Played {
-        let role = |place: usize| if place % 2 == 0 { Role::User } else { Role::Assistant };
+        let role = |place: usize| if place.is_multiple_of(2) { Role::User } else { Role::Assistant };
         let message = |(place, text): (usize, &&str)| Message::text(role(place), Origin::Policy, *text);
         let messages = talk.iter().enumerate().map(message).collect();
         Played { place: talk.concat(), reward, dialogue: Dialogue { messages, tools: vec![], from: 0 } }

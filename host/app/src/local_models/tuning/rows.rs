@@ -195,7 +195,7 @@ mod tests {
             let first = if objective == Sft { good } else { "" };
             let path = folder.path().join("data.jsonl");
             std::fs::write(&path, format!("{first}\n\n{line}\n")).unwrap();
-            let error = read(objective, &[path.clone()]).unwrap_err().to_string();
+            let error = read(objective, std::slice::from_ref(&path)).unwrap_err().to_string();
             assert_eq!(error, format!("{}:3: {expect}", path.display()));
         };
         check(Sft, "[1]", "not a JSON object: invalid type: sequence, expected a map at line 1 column 0");
