@@ -61,3 +61,37 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     let refused: Vec<&str> = refused.iter().map(String::as_str).collect();
     bench.refused(&refused, &["a playbook would have no effect: the chat template of this model", "model init"]);
 }
+
+#[test]
+fn layers_that_take_turns_learn_one_after_the_other() {
+    let Some(bench) = Bench::new("layers_that_take_turns") else { return };
+    let folder = bench.data.path().join("model").display().to_string();
+    let small = ["--width", "16", "--layers", "1", "--heads", "2", "--context", "512", "--seed", "3"];
+    bench.out(&[&["model", "init", &folder, "--system"], &small[..]].concat());
+    let plugin = format!("{}?size=10&guesses=2&talk=terse", bench.guest("env_guess"));
+    let reward = format!("{}?name=distance&equals=0&absent=0", bench.guest("reward_signal"));
+    let reflector = bench.guest("odd_reflector");
+    let layers = ["learn", &plugin, "--layer", "harness", "--layer", "weights", "--schedule", "turns", "-q"];
+    let others = ["--model", &folder, "--reward", &reward, "--reflector", &reflector, "--seed", "7"];
+    let few = ["--iterations", "6", "--episodes", "16", "--group", "4", "--gate-every", "2", "--gate-pairs", "8"];
+    let rest = ["--test-pairs", "8", "--evaluate-every", "0", "--max-tokens", "2"];
+    let command = [&layers[..], &others[..], &few[..], &rest[..]].concat();
+    let document = bench.outside_timing(&command);
+    let learn = &document["learn"];
+    let learned = |number: usize, layer: &str| {
+        let metrics = learn["iterations"][number]["metrics"].as_object().unwrap();
+        metrics.keys().any(|name| name.starts_with(layer))
+    };
+    let harness: Vec<bool> = (0..6).map(|number| learned(number, "harness.")).collect();
+    let weights: Vec<bool> = (0..6).map(|number| learned(number, "weights.")).collect();
+    assert_eq!(harness, [true, false, false, false, false, true], "{learn}");
+    assert_eq!(weights, [false, true, true, true, true, false], "{learn}");
+    let effects = learn["evaluation"]["effects"].as_array().unwrap();
+    assert_eq!(effects.len(), 2);
+    assert!(
+        effects.iter().all(|effect| effect["mean"]["mean"].is_f64() && effect["outcome"].is_string()),
+        "{effects:?}"
+    );
+    let text = bench.fresh().out(&command);
+    assert!(text.contains("over all sets of the others"), "{text}");
+}

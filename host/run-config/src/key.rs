@@ -196,6 +196,8 @@ keys! {
         "Learn from the decided episodes of this recorded run and their rewards, instead of playing training tasks";
     Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
         "Batches of episodes that are played and learned from";
+    Schedule, "schedule", RUN, text, fixed("joint"), LEARN, decides, Learning, "NAME",
+        "When each of several layers learns: joint (all of them in every iteration, from the same episodes) or turns (one after the other: the harness and the router for one iteration, the weights for four)";
     Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",
         "Episodes to play; when learning, episodes per iteration";
     Group, "group", RUN, whole(1..=1024), cases(1, "; harness ", 4, "; weights ", 8, ""), PLAYS, decides, Run, "G",
@@ -386,6 +388,7 @@ impl Key {
         match self {
             Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo", DISTILLATION],
             Self::Credit => &["episode", "turn"],
+            Self::Schedule => &["joint", "turns"],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
             _ => &[],

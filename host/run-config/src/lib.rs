@@ -49,7 +49,7 @@ pub use problem::{Part, Problem, Problems};
 pub use sample::sample;
 pub use spec::{
     AdapterSpec, BudgetSpec, CreditUnit, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer,
-    PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, Truncated, WeightsSpec, Work,
+    PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, ScheduleKind, Truncated, WeightsSpec, Work,
 };
 pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
 pub use unknown::nearest;

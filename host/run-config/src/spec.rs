@@ -202,6 +202,9 @@ impl Work {
 pub struct LearnSpec {
     /// Number of batches of episodes.
     pub iterations: u64,
+    /// When each layer learns.
+    #[serde(default)]
+    pub schedule: ScheduleKind,
     /// Pairs of test episodes for the final report. 0: none.
     pub test_pairs: u64,
     /// The recorded run whose decided episodes are learned from. `None`: episodes are played.
@@ -345,6 +348,27 @@ pub struct WeightsSpec {
     /// The digest of the initial weights. The program sets it when the model is opened.
     #[serde(default)]
     pub before: Option<Digest>,
+}
+
+/// When each of several layers learns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleKind {
+    /// All layers in every iteration.
+    #[default]
+    Joint,
+    /// One layer after the other.
+    Turns,
+}
+
+impl ScheduleKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Joint => "joint",
+            Self::Turns => "turns",
+        }
+    }
 }
 
 /// What answers are credited with.

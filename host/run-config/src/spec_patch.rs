@@ -106,6 +106,7 @@ impl Setter {
     fn learn(&mut self, learn: &LearnSpec) {
         self.text(Key::From, learn.from.clone());
         self.whole(Key::Iterations, learn.iterations);
+        self.text(Key::Schedule, learn.schedule.name().to_owned());
         self.whole(Key::TestPairs, learn.test_pairs);
         let names = learn.layers.iter().map(|layer| layer.layer().name().to_owned()).collect();
         self.0.set_layers(names, Source::File { line: None });

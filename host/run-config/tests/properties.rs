@@ -173,6 +173,7 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::Teacher, !is_distilled),
             (Key::Refills, is_distilled),
             (Key::Credit, is_distilled),
+            (Key::Schedule, layers.len() < 2),
             (Key::BranchAt, branch),
             (Key::TopP, layers.iter().any(|layer| layer == "weights")),
             (Key::From, routes || layers.iter().any(|layer| layer == "weights")),

@@ -10,6 +10,7 @@ mod readings;
 mod recorder;
 mod router;
 mod tensorboard;
+mod turns;
 mod weights;
 
 pub use curve::training as training_curve;
@@ -27,8 +28,7 @@ use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKin
 use clawhost_learn::CheckpointKind;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{
-    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, Schedule,
-    learn_digest,
+    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
 };
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
@@ -103,7 +103,7 @@ async fn prepare<'a>(
         let stage = harness::stage(&mut session, name, events).await?;
         stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
     }
-    let plan = LearnPlan { iterations, play: session.plan(), test_pairs, schedule: Schedule::Joint };
+    let plan = LearnPlan { iterations, play: session.plan(), test_pairs, schedule: turns::schedule(&session.spec) };
     let source = match from {
         None => None,
         Some(run) => {

@@ -13,7 +13,7 @@ use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
     WeightsLayer, digest,
 };
-use clawhost_run_config::{CreditUnit, Optimizer, RunSpec, Truncated, WeightsSpec};
+use clawhost_run_config::{CreditUnit, Layer, Optimizer, RunSpec, Truncated, WeightsSpec};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -116,7 +116,8 @@ impl LearningModel {
             let why = "weights learn where they are: the policy must be the folder of a local model";
             return Err(RequestError::Other(why.to_owned()).into());
         };
-        let settings = settings(spec, weights, learn.iterations)?;
+        let iterations = super::turns::schedule(spec).iterations_of(Layer::Weights.name(), learn.iterations);
+        let settings = settings(spec, weights, iterations)?;
         let mut found = read_folder(folder, &machine.texts, events)?;
         if found.sampling.restricts() {
             events.event(Event::Warning(Warning::SamplingWhileLearning));

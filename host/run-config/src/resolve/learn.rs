@@ -1,7 +1,7 @@
 //! The settings of learning and of the harness layer, with the rules between these options.
 
 use super::{Resolver, preset_text, small};
-use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec};
+use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec, ScheduleKind};
 
 /// What the text of a policy begins with that a router chooses.
 const ROUTER: &str = "router:";
@@ -26,9 +26,17 @@ impl Resolver<'_> {
             let why = "is for the harness: a router learns from decisions that it makes as it is now";
             self.refuse(Key::From, [why.into()]);
         }
+        let schedule = match self.text_or(Key::Schedule, 0) {
+            name if name == ScheduleKind::Turns.name() => ScheduleKind::Turns,
+            _ => ScheduleKind::Joint,
+        };
+        if schedule == ScheduleKind::Turns && self.layers.len() < 2 {
+            self.refuse(Key::Schedule, ["turns are for several layers; name another one, or write \"joint\"".into()]);
+        }
         LearnSpec {
             from,
             iterations: self.whole_or(Key::Iterations, 0),
+            schedule,
             test_pairs: self.whole_or(Key::TestPairs, 0),
             layers,
         }
