@@ -32,7 +32,7 @@ async fn in_its_turn_a_layer_learns_and_the_others_do_not_change() {
     let phase = |number: u64| world.store.of_phases(&format!("i{number:05}-train"));
     let seeds = |number: u64| -> BTreeSet<u64> { phase(number).iter().map(Episode::seed).collect() };
     assert_eq!([1, 2, 3, 4, 5].map(|number| seeds(number).len()), [8, 8, 4, 8, 8], "groups");
-    let all: BTreeSet<u64> = (1..=5).flat_map(|number| seeds(number)).collect();
+    let all: BTreeSet<u64> = (1..=5).flat_map(seeds).collect();
     assert_eq!(all.len(), 36, "no turn plays tasks of another one again");
 }
 

@@ -90,6 +90,32 @@ fn the_quick_weights_demo_gives_its_proof_on_three_seeds() {
 }
 
 #[test]
+fn the_demo_of_all_layers_gives_its_proof() {
+    let Some(bench) = Bench::new("the_demo_of_all_layers") else { return };
+    let guests = bench.guests.display().to_string();
+    let document = bench.json(&["demo", "full", "--plugins", &guests, "-q"]);
+    let full = &document["full"];
+    let evaluation = &full["learn"]["evaluation"];
+    let arms = evaluation["arms"].as_array().unwrap();
+    let alone: Vec<&Value> = arms.iter().filter(|arm| arm["layers"].as_array().unwrap().len() == 1).collect();
+    assert_eq!((arms.len(), alone.len()), (7, 3), "every set of layers plays the test");
+    for arm in alone {
+        assert!(arm["behind"]["low"].as_f64().unwrap() > 0.0, "all layers are better by interval: {arm}");
+    }
+    assert_eq!(full["learn"]["outcome"], "improved");
+    let effects = evaluation["effects"].as_array().unwrap();
+    assert!(effects.len() == 3 && effects.iter().all(|effect| effect["outcome"].is_string()), "{effects:?}");
+    let foreign = &full["foreign_playbook"]["lift"];
+    assert!(foreign["high"].as_f64().unwrap() < 0.0, "the playbook of another house harms: {foreign}");
+    let routing = full["routing"].as_array().unwrap();
+    let utility =
+        |name: &str| routing.iter().find(|one| one["routing"] == name).and_then(|one| one["utility"].as_f64()).unwrap();
+    assert!(utility("learned") > utility("random") && utility("learned") > utility("tiny"), "{routing:?}");
+    // Every set of layers plays as many episodes.
+    assert_eq!(full["episodes"]["test"], 8 * 200);
+}
+
+#[test]
 fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
     let Some(bench) = Bench::new("a_demo_that_proves_nothing") else { return };
     let output = bench.demo(&["--iterations", "2", "-q", "--json"]).output().unwrap();

@@ -4,7 +4,10 @@
 //! hundred episodes.
 //! [`demonstrate_weights`] trains a tiny model on demonstrations, then with rewards alone, and compares it with controls.
 //! [`demonstrate_router`] lets a router learn in simulated worlds, beside the policies that learn nothing.
+//! [`demonstrate_full`] lets a playbook, a router and weights learn in one run, and measures every set of them.
 
+mod full;
+mod full_trial;
 mod game;
 mod game_trial;
 mod halted;
@@ -19,6 +22,8 @@ mod shuffled;
 mod step;
 mod weights;
 
+pub use full::{FullDemo, FullDoubt, FullProof, demonstrate_full, full_doubts};
+pub use full_trial::{FULL_TEST_PAIRS, LESSON_BUDGET, Routed, Routing};
 pub use game::Game;
 pub use game_trial::Measured;
 pub use halted::DemoOutcome;
@@ -32,7 +37,7 @@ pub use router::{
     BEST_POLICY, DecisionTime, ENOUGH_WORLDS, NOTICING, RECOVERED, REGRET_DECISIONS, ROUTER_POLICY, RouterDemo,
     RouterDoubt, RouterProof, SLOPE, WORLDS, demonstrate_router, mean_earned,
 };
-pub use step::{DemoStep, HarnessArm, Measurement, RouterTrial, Teacher};
+pub use step::{DemoStep, FullStep, HarnessArm, Measurement, RouterTrial, Teacher};
 pub use weights::{Control, GameProof, WeightsDemo, WeightsDoubt, WeightsProof, demonstrate_weights, weights_doubts};
 
 use crate::{AppError, HostSettings};

@@ -1,9 +1,11 @@
 //! The progress of a demonstration, for a terminal, a log or a page.
 
+use super::full::FullDemo;
+use super::full_trial::Routing;
 use super::harness::HarnessDemo;
 use super::harness_curve::BUDGETS;
 use super::router::RouterDemo;
-use super::step::{DemoStep, HarnessArm};
+use super::step::{DemoStep, FullStep, HarnessArm};
 use super::weights::WeightsDemo;
 use crate::Event;
 use std::time::{Duration, Instant};
@@ -49,6 +51,12 @@ impl DemoOutline {
     /// The steps of the router demonstration: models alone, with escalation, and the regret of many decisions.
     pub fn router(_: &RouterDemo) -> Self {
         Self { shares: vec![2.0, 2.0, 5.0] }
+    }
+
+    /// The steps of the demonstration of all layers: practice, learning, another house's playbook, and each way of routing.
+    pub fn full(_: &FullDemo) -> Self {
+        let routing = Routing::ALL.map(|_| 1.0);
+        Self { shares: [vec![60.0, 40.0, 5.0], routing.to_vec()].concat() }
     }
 
     /// Number of steps.
@@ -176,7 +184,12 @@ impl DemoProgress {
 
     /// Whether episodes of this step belong to iterations.
     fn is_learning(&self) -> bool {
-        matches!(self.step, Some(DemoStep::Arm { .. } | DemoStep::Budget { .. } | DemoStep::Learning { .. }))
+        let learns = |step: &DemoStep| match step {
+            DemoStep::Arm { .. } | DemoStep::Budget { .. } | DemoStep::Learning { .. } => true,
+            DemoStep::Full(step) => matches!(step, FullStep::Practice | FullStep::Learning),
+            _ => false,
+        };
+        self.step.as_ref().is_some_and(learns)
     }
 
     fn work(&mut self, done: u64, of: u64) {

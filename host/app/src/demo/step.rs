@@ -1,5 +1,7 @@
 //! The steps of a demonstration, as reported by its events.
 
+use super::full_trial::Routing;
+
 /// An arm of the harness demonstration: one variant of the learning loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HarnessArm {
@@ -67,6 +69,19 @@ pub enum RouterTrial {
     Regret,
 }
 
+/// A step of the demonstration of all layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FullStep {
+    /// A tiny model practises in other houses.
+    Practice,
+    /// All layers learn in one run.
+    Learning,
+    /// The playbook of another house replaces the learned one.
+    Foreign,
+    /// Requests are routed in one way.
+    Routing(Routing),
+}
+
 /// A step of a demonstration that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemoStep {
@@ -121,4 +136,6 @@ pub enum DemoStep {
         /// The trial.
         trial: RouterTrial,
     },
+    /// A step of the demonstration of all layers.
+    Full(FullStep),
 }

@@ -18,6 +18,8 @@ pub(crate) enum DemoCommand {
     Weights(WeightsArgs),
     /// A router that learns which request needs the dear model, in simulated worlds, beside every fixed policy
     Router(RouterArgs),
+    /// All layers in one run: a playbook, a router and the weights of a tiny model, and what each of them contributes
+    Full(FullArgs),
 }
 
 /// The help of an option, with its default.
@@ -65,6 +67,21 @@ pub(crate) struct WeightsArgs {
     pub(super) device: DeviceOption,
     #[arg(long, value_name = "FILE", help = with_default("Where the curves go: a file that ends in .svg; a drawing that is there is overwritten", in_data(WEIGHTS_SVG)))]
     pub(super) svg: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
+pub(crate) struct FullArgs {
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: weights, house, tasks, draws", SEED))]
+    pub(super) seed: Option<u64>,
+    /// Folder with env_shop.wasm, reward_state.wasm and reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugins: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) device: DeviceOption,
     /// No progress
     #[arg(long, short)]
     pub(super) quiet: bool,

@@ -2,6 +2,8 @@
 
 mod args;
 mod commands;
+mod full;
+mod full_summary;
 mod harness;
 mod harness_summary;
 mod proof;
@@ -27,6 +29,7 @@ pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Res
         DemoCommand::Harness(arguments) => harness::run(context, arguments).await,
         DemoCommand::Weights(arguments) => weights::run(context, arguments).await,
         DemoCommand::Router(arguments) => router::run(context, arguments).await,
+        DemoCommand::Full(arguments) => full::run(context, arguments).await,
     }
 }
 

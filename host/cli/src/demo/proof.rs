@@ -1,8 +1,8 @@
 //! Checks that a demo proved what it claims, and explains a failed proof.
 
 use clawhost_app::demo::{
-    Control, ENOUGH_WORLDS, HarnessDoubt, ITERATIONS, RECOVERED, RouterDoubt, RouterTrial, SEED, SLOPE, WORLDS,
-    WeightsDoubt,
+    Control, ENOUGH_WORLDS, FullDoubt, HarnessDoubt, ITERATIONS, RECOVERED, RouterDoubt, RouterTrial, SEED, SLOPE,
+    WORLDS, WeightsDoubt,
 };
 use clawhost_core::counted;
 use clawhost_learn::Status;
@@ -100,6 +100,26 @@ pub(super) fn check_router(doubts: &[RouterDoubt]) -> anyhow::Result<()> {
     })
 }
 
+/// Checks the proof of the demo of all layers.
+///
+/// # Errors
+/// The proof failed: the reasons, and advice.
+pub(super) fn check_full(doubts: &[FullDoubt]) -> anyhow::Result<()> {
+    let words = |doubt: &FullDoubt| match doubt {
+        FullDoubt::NotImproved(outcome) => format!("the result is `{}`", outcome.words()),
+        FullDoubt::NotBetterThan { layer } => format!("all layers are not measurably better than {layer} alone"),
+        FullDoubt::ForeignAsGood => "the playbook of another house is not measurably worse".to_owned(),
+        FullDoubt::RandomAsGood { random, router } => {
+            format!("random routing has a utility of {random:.3}, and the router of {router:.3}")
+        }
+    };
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let reasons: Vec<String> = doubts.iter().map(words).collect();
+    Err(anyhow::anyhow!("the proof failed: {}, {CHANCE}", reasons.join("; ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +206,25 @@ mod tests {
             WeightsDoubt::ControlAsGood { game, control, reached: 0.79, after },
             "guess came to 0.790 by shuffled rewards and to 0.800 by rewards",
         );
+    }
+
+    #[test]
+    fn a_failed_proof_of_all_layers_names_every_reason() {
+        check_full(&[]).unwrap();
+        let doubts = [
+            FullDoubt::NotImproved(Outcome::Worse),
+            FullDoubt::NotBetterThan { layer: "router".into() },
+            FullDoubt::ForeignAsGood,
+            FullDoubt::RandomAsGood { random: 0.8, router: 0.7 },
+        ];
+        let said = check_full(&doubts).unwrap_err().to_string();
+        let reasons = [
+            "the result is `worse`",
+            "all layers are not measurably better than router alone",
+            "the playbook of another house is not measurably worse",
+            "random routing has a utility of 0.800, and the router of 0.700",
+        ];
+        assert_eq!(said, format!("the proof failed: {}, {CHANCE}", reasons.join("; ")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Texts for the steps of a demo and their progress.
 
-use clawhost_app::demo::{Activity, DemoStatus, DemoStep, HarnessArm, Measurement, RouterTrial, Teacher};
+use clawhost_app::demo::{Activity, DemoStatus, DemoStep, FullStep, HarnessArm, Measurement, RouterTrial, Teacher};
 use clawhost_core::{counted, thousands};
 use std::time::Duration;
 
@@ -46,6 +46,12 @@ pub(super) fn step_words(step: DemoStep) -> String {
             RouterTrial::Models => "routers between two models".to_owned(),
             RouterTrial::Escalation => "routers that may escalate".to_owned(),
             RouterTrial::Regret => "the regret of many decisions".to_owned(),
+        },
+        DemoStep::Full(step) => match step {
+            FullStep::Practice => "practice in other houses".to_owned(),
+            FullStep::Learning => "playbook, weights and router learn in one run".to_owned(),
+            FullStep::Foreign => "the playbook of another house, as a control".to_owned(),
+            FullStep::Routing(routing) => format!("test tasks with this routing: {}", routing.words()),
         },
     }
 }

@@ -11,7 +11,7 @@ pub(crate) use ending::{next, stopped, verdict};
 pub(crate) use entries::{entries, legend, never_applied, terminal_columns};
 pub(crate) use gate::{evolution, gate, gate_notes};
 pub(crate) use numbers::signed;
-pub(crate) use proof::proof;
+pub(crate) use proof::{lift, mean, proof};
 
 pub(crate) use crate::weights::weights;
 
