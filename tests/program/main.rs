@@ -177,8 +177,8 @@ fn inspect_shows_the_permissions_and_writes_nothing() {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(seen["plugin"].get("gives").is_none(), "it declares nothing: {seen}");
-    for (guest, gives) in [("env_shop", "reviews"), ("env_guess", "demonstrations")] {
-        assert_eq!(bench.json(&["inspect", &bench.guest(guest)])["plugin"]["gives"], serde_json::json!([gives]));
+    for (guest, gives) in [("env_shop", &["reviews", "demonstrations"][..]), ("env_guess", &["demonstrations"])] {
+        assert_eq!(bench.json(&["inspect", &bench.guest(guest)])["plugin"]["gives"], serde_json::json!(gives));
     }
     assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0);
 }
