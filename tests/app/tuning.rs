@@ -114,7 +114,7 @@ fn a_stopped_tuning_keeps_its_last_weights() {
     let shelf = Shelf::new();
     let request = shelf.request(TuneObjective::Sft, &lines(TuneObjective::Sft), "out");
     let cancel = Cancel::default();
-    // Stopped by what is told about the third step.
+    // The event of the third step requests the stop.
     let stop = |event: Event| {
         if matches!(event, Event::Progress { done: 3, .. }) {
             cancel.request();

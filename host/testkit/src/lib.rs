@@ -31,6 +31,6 @@ pub use observers::{Silent, Watching};
 pub use reflectors::{Proposer, Shown, lesson};
 pub use rewards::{Judge, Marks};
 pub use stores::{Memory, Shelf};
-pub use time::{Free, Still};
+pub use time::{Free, SetClock, Still};
 pub use weights::{Dial, Dialled};
 pub use world::{World, WorldPlan, plan, small};

@@ -11,7 +11,7 @@ pub(crate) const LOOK_UP_ORDER: &str = "look_up_order";
 /// Shows the facts of the customer.
 pub(crate) const LOOK_UP_CUSTOMER: &str = "look_up_customer";
 
-/// How cases are told, and closed.
+/// The form of observations and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Talk {
     /// In sentences, with tools.

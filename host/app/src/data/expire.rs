@@ -119,30 +119,18 @@ mod tests {
         ResponseChange, ResponseRow, RunId, RunLabels, RunRecord, SpecDocument, Usage,
     };
     use clawhost_gateway::ClientKey;
+    use clawhost_testkit::SetClock;
     use std::collections::BTreeMap;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
 
     /// Looks at the folder until a gateway must have removed something.
     const LOOKS: u32 = 10_000;
-
-    #[derive(Default)]
-    struct MovedClock(AtomicU64);
-
-    impl Clock for MovedClock {
-        fn now_ms(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
-        }
-
-        fn monotonic_us(&self) -> u64 {
-            0
-        }
-    }
 
     fn key(name: &str, keep_days: Option<u32>) -> ClientKey {
         ClientKey { keep_days, ..ClientKey::new(name, Digest::of(name.as_bytes()), 0) }
     }
 
-    fn folder_and_workspace(clock: Arc<MovedClock>) -> (tempfile::TempDir, Workspace) {
+    fn folder_and_workspace(clock: Arc<SetClock>) -> (tempfile::TempDir, Workspace) {
         let folder = tempfile::tempdir().unwrap();
         let settings = WorkspaceSettings { clock: Some(clock), ..WorkspaceSettings::new(folder.path()) };
         let workspace = Workspace::open(settings).unwrap();
@@ -214,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn episodes_and_responses_go_when_the_days_of_their_key_are_over() {
-        let clock = Arc::new(MovedClock::default());
+        let clock = Arc::new(SetClock::default());
         let (_folder, workspace) = folder_and_workspace(clock.clone());
         recorded(&workspace, "run-short", "short", 10, 10).await;
         recorded(&workspace, "run-later", "short", 10, 14).await;
@@ -245,7 +233,7 @@ mod tests {
 
     #[test]
     fn it_is_time_at_the_beginning_and_once_a_day() {
-        let clock = Arc::new(MovedClock::default());
+        let clock = Arc::new(SetClock::default());
         let (_folder, workspace) = folder_and_workspace(clock.clone());
         let mut expiry = Expiry::new(&workspace, None);
         let mut check = |ms: u64, expect: bool| {
@@ -262,7 +250,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_conversations_of_agents_go_and_what_playbooks_refer_to_stays() {
-        let clock = Arc::new(MovedClock::default());
+        let clock = Arc::new(SetClock::default());
         let (_folder, workspace) = folder_and_workspace(clock.clone());
         for name in ["run-cited", "run-taught", "run-old"] {
             recorded(&workspace, name, "", 10, 10).await;
@@ -300,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_gateway_removes_what_is_older_than_its_file_says() {
-        let clock = Arc::new(MovedClock::default());
+        let clock = Arc::new(SetClock::default());
         let (folder, workspace) = folder_and_workspace(clock.clone());
         recorded(&workspace, "run-old", "", 10, 10).await;
         clock.0.store(40 * DAY_MS, Ordering::Relaxed);

@@ -1,7 +1,9 @@
 //! Trains the three layers of the demonstration of all layers, and measures them.
 
 use super::NoMeter;
+use super::game::{objective, options};
 use super::halted::{Part, whole};
+use super::harness_arms::newest_playbook;
 use super::plugins::DemoPlugins;
 use crate::events::Watch;
 use crate::{AppError, EventSink, SystemClock};
@@ -12,23 +14,21 @@ use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::gate::ALPHA;
 use clawhost_learn::harness::{Admission, HarnessSettings, PlaybookView};
 use clawhost_learn::playbook::{Playbook, TOKEN_BUDGET};
-use clawhost_learn::policy::{PolicyGradient, Truncation, Updates};
+use clawhost_learn::policy::Updates;
 use clawhost_learn::router::{CostWeight, Features, Fixed, Logged, Policy, Router, RouterSettings, Table};
 use clawhost_learning::{
     Evaluation, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart,
-    LearningError, MemoryStore, Reflecting, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage,
-    Schedule, Turn, UniformPlaybook, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage,
-    evaluate_playbooks, learn,
+    MemoryStore, Reflecting, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage, Schedule, Turn,
+    UniformPlaybook, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage, evaluate_playbooks, learn,
 };
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::OptimizerSettings;
 use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, Vocabulary, WeightsLayer};
 use clawhost_play::{Cancel, ChatPolicy, Plan, PlayedRun, Ports, RunRequest, play_run};
 use serde::Serialize;
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The words of the shop in few words, and of a playbook about it.
+/// The vocabulary: the words of `env_shop.wasm?talk=terse` and of a playbook about it.
 const WORDS: &str = "tier region paid by age item class gift damaged coupon bronze silver gold north south islands card voucher \
                      transfer days weeks months book toy garment gift_yes gift_no damaged_yes damaged_no coupon_yes coupon_no \
                      not looked up when is and always answer refund replace escalate deny offer_credit look_up_order \
@@ -157,19 +157,6 @@ pub(super) struct FullTrial<'a> {
     events: &'a dyn EventSink,
 }
 
-fn options(pairs: &[(&str, &str)]) -> Attributes {
-    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-}
-
-fn objective() -> Part<PolicyGradient> {
-    let most = NonZeroU32::new(ANSWER.saturating_mul(TURNS)).unwrap_or(NonZeroU32::MIN);
-    let mut gradient = PolicyGradient::named("dapo", most)?;
-    if let Some(reward) = &mut gradient.reward {
-        reward.truncation = Truncation::Keep;
-    }
-    Ok(gradient)
-}
-
 impl<'a> FullTrial<'a> {
     /// The tiny model of a seed.
     pub(super) fn model(seed: u64) -> TinyModel {
@@ -196,7 +183,7 @@ impl<'a> FullTrial<'a> {
         let reflector = plugins.reflector("reflector_rules.wasm").await?;
         let settings = LearningSettings {
             learned: Learned::Full,
-            objective: objective()?,
+            objective: objective(ANSWER.saturating_mul(TURNS))?,
             updates: Updates::default(),
             optimizer: OptimizerSettings::default(),
             schedule: clawhost_model::train::Schedule { peak: RATE, warmup: 5, total: WEIGHTS_ITERATIONS, floor: 0.1 },
@@ -330,7 +317,7 @@ impl<'a> FullTrial<'a> {
         let report = self.run("full", plan, stages, &self.ports.policy, &store).await?;
         let router = kept.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let router = router.ok_or_else(|| AppError::Host("the run kept no router".to_owned()))?;
-        Ok((report, LearnedLayers { playbook: playbook(&store)?, router }))
+        Ok((report, LearnedLayers { playbook: newest_playbook(&store, PLAYBOOK)?, router }))
     }
 
     /// Compares the learned playbook with one of another house, which the rule follower learned there.
@@ -349,7 +336,7 @@ impl<'a> FullTrial<'a> {
             &self.play,
             FULL_TEST_PAIRS,
             self.ports.clone(),
-            [view(learned.playbook.clone()), view(playbook(&store)?)],
+            [view(learned.playbook.clone()), view(newest_playbook(&store, PLAYBOOK)?)],
             (SpecDocument::none(), RunLabels::default()),
             (self.cancel, &Watch(self.events)),
         )
@@ -411,13 +398,4 @@ impl<'a> FullTrial<'a> {
         whole(report.stopped.take())?;
         Ok(report)
     }
-}
-
-/// The playbook that a run left in its store; empty if it deployed none.
-fn playbook(store: &MemoryStore) -> Part<Playbook> {
-    let newest = store.versions(PLAYBOOK).into_iter().next_back();
-    let playbook = newest.map(|version| serde_json::from_value(version.document)).transpose();
-    let damaged =
-        |error: serde_json::Error| LearningError::Playbook { playbook: PLAYBOOK.to_owned(), why: error.to_string() };
-    Ok(playbook.map_err(|error| AppError::from(damaged(error)))?.unwrap_or_default())
 }

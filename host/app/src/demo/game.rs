@@ -41,7 +41,8 @@ pub struct Game {
     pub tests: u64,
 }
 
-fn options(pairs: &[(&str, &str)]) -> Attributes {
+/// Options from pairs of name and value.
+pub(super) fn options(pairs: &[(&str, &str)]) -> Attributes {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
@@ -107,13 +108,18 @@ impl Game {
         }
     }
 
-    /// The objective: DAPO. Running out of guesses is part of the game, so truncated episodes count.
+    /// The objective.
     pub(super) fn objective(&self) -> Part<PolicyGradient> {
-        let most = NonZeroU32::new(self.max_tokens.saturating_mul(self.max_turns)).unwrap_or(NonZeroU32::MIN);
-        let mut gradient = PolicyGradient::named("dapo", most)?;
-        if let Some(reward) = &mut gradient.reward {
-            reward.truncation = Truncation::Keep;
-        }
-        Ok(gradient)
+        objective(self.max_tokens.saturating_mul(self.max_turns))
     }
+}
+
+/// DAPO, for trajectories of at most this many tokens. Running out of turns is part of a game, so truncated episodes count.
+pub(super) fn objective(most_tokens: u32) -> Part<PolicyGradient> {
+    let most = NonZeroU32::new(most_tokens).unwrap_or(NonZeroU32::MIN);
+    let mut gradient = PolicyGradient::named("dapo", most)?;
+    if let Some(reward) = &mut gradient.reward {
+        reward.truncation = Truncation::Keep;
+    }
+    Ok(gradient)
 }

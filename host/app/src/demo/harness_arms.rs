@@ -140,14 +140,7 @@ impl<'a> HarnessArms<'a> {
         let start = LearnStart::New(SpecDocument::none());
         let mut report = learn(run, plan, ports, start, self.cancel, &Watch(self.events)).await?;
         whole(report.stopped.take())?;
-        let newest = learning.versions(PLAYBOOK).into_iter().next_back();
-        let playbook = newest.map(|version| serde_json::from_value(version.document)).transpose();
-        let damaged = |error: serde_json::Error| LearningError::Playbook {
-            playbook: PLAYBOOK.to_owned(),
-            why: error.to_string(),
-        };
-        let playbook = playbook.map_err(|error| AppError::from(damaged(error)))?;
-        Ok((report, playbook.unwrap_or_default()))
+        Ok((report, newest_playbook(&learning, PLAYBOOK)?))
     }
 
     /// Plays training tasks without a playbook, and makes a harmful lesson from the episodes.
@@ -181,4 +174,13 @@ impl<'a> HarnessArms<'a> {
         whole(report.stopped)?;
         Ok(evaluation.after)
     }
+}
+
+/// The newest version of a playbook in the store of a run; empty if it deployed none.
+pub(super) fn newest_playbook(store: &MemoryStore, name: &str) -> Part<Playbook> {
+    let newest = store.versions(name).into_iter().next_back();
+    let playbook = newest.map(|version| serde_json::from_value(version.document)).transpose();
+    let damaged =
+        |error: serde_json::Error| LearningError::Playbook { playbook: name.to_owned(), why: error.to_string() };
+    Ok(playbook.map_err(|error| AppError::from(damaged(error)))?.unwrap_or_default())
 }

@@ -2,25 +2,23 @@
 
 use super::args::FullArgs;
 use super::view::View;
-use super::{full_summary, machine, proof, stopped};
+use super::{full_summary, machine, proof, watched};
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::signals::{Stopping, cancel_on_signal};
-use clawhost_app::demo::{DemoOutcome, DemoOutline, FullDemo, SEED, demonstrate_full};
+use clawhost_app::demo::{DemoOutline, FullDemo, SEED, demonstrate_full};
+use clawhost_play::Cancel;
+use std::ops::ControlFlow;
 
 pub(super) async fn run(context: &Context, arguments: &FullArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
     let demo = FullDemo { seed: arguments.seed.unwrap_or(SEED), plugins: arguments.plugins.clone() };
     let models = context.model_settings(&MachineArgs { device: arguments.device, ..MachineArgs::default() })?;
-    let view = View::new(DemoOutline::full(&demo), arguments.quiet);
-    let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_full(&demo, &machine, &models, work.cancel(), &view).await;
-    drop(work);
-    view.finish();
-    let found = match found? {
-        DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
+    let outline = DemoOutline::full(&demo);
+    let play = async |cancel: &Cancel, view: &View| demonstrate_full(&demo, &machine, &models, cancel, view).await;
+    let found = match watched(outline, arguments.quiet, play).await? {
+        ControlFlow::Continue(found) => found,
+        ControlFlow::Break(exit) => return Ok(exit),
     };
     if context.json() {
         full_summary::json(&demo, &found)?;

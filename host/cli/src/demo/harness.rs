@@ -3,11 +3,12 @@
 
 use super::args::{HARNESS_SVG, HarnessArgs};
 use super::view::View;
-use super::{drawing, harness_summary, machine, proof, stopped};
+use super::{drawing, harness_summary, machine, proof, watched};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::signals::{Stopping, cancel_on_signal};
-use clawhost_app::demo::{DemoOutcome, DemoOutline, HarnessDemo, demonstrate_harness};
+use clawhost_app::demo::{DemoOutline, HarnessDemo, demonstrate_harness};
+use clawhost_play::Cancel;
+use std::ops::ControlFlow;
 
 pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
@@ -19,14 +20,11 @@ pub(super) async fn run(context: &Context, arguments: &HarnessArgs) -> anyhow::R
         concurrency: arguments.concurrency.unwrap_or(usual.concurrency),
         plugins: arguments.plugins.clone(),
     };
-    let view = View::new(DemoOutline::harness(&demo), arguments.quiet);
-    let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_harness(&demo, &machine, work.cancel(), &view).await;
-    drop(work);
-    view.finish();
-    let found = match found? {
-        DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
+    let outline = DemoOutline::harness(&demo);
+    let play = async |cancel: &Cancel, view: &View| demonstrate_harness(&demo, &machine, cancel, view).await;
+    let found = match watched(outline, arguments.quiet, play).await? {
+        ControlFlow::Continue(found) => found,
+        ControlFlow::Break(exit) => return Ok(exit),
     };
     if context.json() {
         harness_summary::json(&demo, &found, &drawing)?;

@@ -19,8 +19,11 @@ pub(crate) use args::DemoCommand;
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
-use clawhost_app::demo::DemoMachine;
-use clawhost_play::StopReason;
+use crate::signals::{Stopping, cancel_on_signal};
+use clawhost_app::AppError;
+use clawhost_app::demo::{DemoMachine, DemoOutcome, DemoOutline};
+use clawhost_play::{Cancel, StopReason};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use view::View;
 
@@ -48,6 +51,23 @@ fn drawing(machine: &DemoMachine, named: Option<&Path>, usual: &str) -> anyhow::
     };
     clawhost_app::plot::check(&path).map_err(|why| UsageError(format!("--svg: {why}")))?;
     Ok(path)
+}
+
+/// Plays a demo with its view, until it ends or somebody interrupts it. `Break`: it stopped early and has no result; the view says why.
+async fn watched<T>(
+    outline: DemoOutline,
+    is_quiet: bool,
+    play: impl AsyncFnOnce(&Cancel, &View) -> Result<DemoOutcome<T>, AppError>,
+) -> anyhow::Result<ControlFlow<Exit, T>> {
+    let view = View::new(outline, is_quiet);
+    let work = cancel_on_signal(Stopping::Demo);
+    let found = play(work.cancel(), &view).await;
+    drop(work);
+    view.finish();
+    Ok(match found? {
+        DemoOutcome::Finished(found) => ControlFlow::Continue(found),
+        DemoOutcome::Stopped(reason) => ControlFlow::Break(stopped(&view, &reason)),
+    })
 }
 
 /// Reports that a part of the demo stopped early. The demo then has no result.

@@ -2,24 +2,22 @@
 
 use super::args::RouterArgs;
 use super::view::View;
-use super::{machine, proof, router_summary, stopped};
+use super::{machine, proof, router_summary, watched};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::signals::{Stopping, cancel_on_signal};
-use clawhost_app::demo::{DemoOutcome, DemoOutline, RouterDemo, demonstrate_router};
+use clawhost_app::demo::{DemoOutline, RouterDemo, demonstrate_router};
+use clawhost_play::Cancel;
+use std::ops::ControlFlow;
 
 pub(super) async fn run(context: &Context, arguments: &RouterArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
     let usual = RouterDemo::default();
     let demo = RouterDemo { seed: arguments.seed.unwrap_or(usual.seed), into: arguments.into.clone() };
-    let view = View::new(DemoOutline::router(&demo), arguments.quiet);
-    let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_router(&demo, &machine, work.cancel(), &view).await;
-    drop(work);
-    view.finish();
-    let found = match found? {
-        DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
+    let outline = DemoOutline::router(&demo);
+    let play = async |cancel: &Cancel, view: &View| demonstrate_router(&demo, &machine, cancel, view).await;
+    let found = match watched(outline, arguments.quiet, play).await? {
+        ControlFlow::Continue(found) => found,
+        ControlFlow::Break(exit) => return Ok(exit),
     };
     if context.json() {
         router_summary::json(&demo, &found)?;

@@ -3,12 +3,13 @@
 
 use super::args::{WEIGHTS_SVG, WeightsArgs};
 use super::view::View;
-use super::{drawing, machine, proof, stopped, weights_summary};
+use super::{drawing, machine, proof, watched, weights_summary};
 use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::signals::{Stopping, cancel_on_signal};
-use clawhost_app::demo::{DemoOutcome, DemoOutline, SEED, WeightsDemo, demonstrate_weights};
+use clawhost_app::demo::{DemoOutline, SEED, WeightsDemo, demonstrate_weights};
+use clawhost_play::Cancel;
+use std::ops::ControlFlow;
 
 pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::Result<Exit> {
     let machine = machine(context)?;
@@ -19,14 +20,11 @@ pub(super) async fn run(context: &Context, arguments: &WeightsArgs) -> anyhow::R
         plugins: arguments.plugins.clone(),
     };
     let models = context.model_settings(&MachineArgs { device: arguments.device, ..MachineArgs::default() })?;
-    let view = View::new(DemoOutline::weights(&demo), arguments.quiet);
-    let work = cancel_on_signal(Stopping::Demo);
-    let found = demonstrate_weights(&demo, &machine, &models, work.cancel(), &view).await;
-    drop(work);
-    view.finish();
-    let found = match found? {
-        DemoOutcome::Finished(found) => found,
-        DemoOutcome::Stopped(reason) => return Ok(stopped(&view, &reason)),
+    let outline = DemoOutline::weights(&demo);
+    let play = async |cancel: &Cancel, view: &View| demonstrate_weights(&demo, &machine, &models, cancel, view).await;
+    let found = match watched(outline, arguments.quiet, play).await? {
+        ControlFlow::Continue(found) => found,
+        ControlFlow::Break(exit) => return Ok(exit),
     };
     if context.json() {
         weights_summary::json(&demo, &found, &drawing)?;

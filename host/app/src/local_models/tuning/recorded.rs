@@ -133,7 +133,7 @@ fn opening(messages: &[Message]) -> usize {
 }
 
 /// Two episodes as a pair. `None`: their rewards are equal, their openings differ (another playbook), or their answers are the same.
-/// Answers in the common beginning say nothing about the difference and are context.
+/// Messages that both have in common are context; only the answers after them are trained.
 fn pair(chosen: Played, rejected: Played) -> Option<Row> {
     let (one, other) = (&chosen.dialogue.messages, &rejected.dialogue.messages);
     let from = one.iter().zip(other).take_while(|(one, other)| one == other).count();

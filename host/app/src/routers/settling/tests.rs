@@ -6,26 +6,14 @@ use clawhost_core::{
     RoutedExchange, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage, code,
 };
 use clawhost_gateway::{Chooser as _, Choosing};
+use clawhost_testkit::SetClock;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const RUN: &str = "run-live";
 const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const TWO: &str = "[models.cheap]\nmodel = \"follower\"\nprice = 1\n[models.dear]\nmodel = \"random\"\nprice = 10\n";
-
-#[derive(Default)]
-struct MovedClock(AtomicU64);
-
-impl Clock for MovedClock {
-    fn now_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        0
-    }
-}
 
 fn golden() -> Episode {
     serde_json::from_str(include_str!("../../../../../tests/golden/episode-2.json")).unwrap()
@@ -35,13 +23,13 @@ fn golden() -> Episode {
 struct Bench {
     folder: tempfile::TempDir,
     workspace: Workspace,
-    clock: Arc<MovedClock>,
+    clock: Arc<SetClock>,
     settling: Settling,
     live: LiveRouter,
     sessions: u64,
 }
 
-fn opened(folder: &Path, clock: &Arc<MovedClock>) -> Workspace {
+fn opened(folder: &Path, clock: &Arc<SetClock>) -> Workspace {
     let settings = WorkspaceSettings { clock: Some(clock.clone()), ..WorkspaceSettings::new(folder) };
     Workspace::open(settings).unwrap()
 }
@@ -58,7 +46,7 @@ fn live(folder: &Path) -> LiveRouter {
 impl Bench {
     async fn new(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(MovedClock::default());
+        let clock = Arc::new(SetClock::default());
         clock.0.store(WEEK_MS, Ordering::Relaxed);
         let workspace = opened(folder.path(), &clock);
         std::fs::create_dir(super::super::routers_folder(folder.path())).unwrap();
