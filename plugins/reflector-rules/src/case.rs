@@ -2,7 +2,7 @@
 
 use crate::opening::Stated;
 use clawhost_sdk::review::{Condition, field};
-use clawhost_sdk::{Episode, Message, Origin, Review};
+use clawhost_sdk::{Ending, Episode, Message, Origin, Review};
 use std::collections::BTreeMap;
 
 /// Largest number of facts of one case. An episode that states more is a log.
@@ -64,7 +64,7 @@ fn deed(action: &Message) -> String {
     }
 }
 
-/// The cases of an episode: one for each review, or one that was right.
+/// The cases of an episode: one for each review, or one that was right. None if it was cut off without a review.
 pub(crate) fn cases(episode: &Episode) -> Vec<Case> {
     let turns = episode.turns();
     let Some(last) = turns.last() else { return Vec::new() };
@@ -87,7 +87,8 @@ pub(crate) fn cases(episode: &Episode) -> Vec<Case> {
     };
     let reviews = Review::at_the_end(episode);
     if reviews.is_empty() {
-        return vec![case];
+        // An episode that was cut off shows nothing about its last action.
+        return if matches!(episode.ending(), Ending::Truncated(_)) { Vec::new() } else { vec![case] };
     }
     let stated = Stated::in_opening(episode);
     let told = |review: Review| {

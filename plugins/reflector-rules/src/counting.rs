@@ -114,6 +114,74 @@ fn gain(hypothesis: &Hypothesis, cases: &[Case], decided: &[Decided]) -> i64 {
     hypothesis.covers.iter().map(change).sum()
 }
 
+/// The search for a list of rules. Rules are named by their places among those that are compared.
+struct Covering<'a> {
+    cases: &'a [Case],
+    /// The decisions without a rule.
+    start: Vec<Decided>,
+    compared: &'a [Hypothesis],
+    /// Most rules of the list.
+    most: usize,
+}
+
+impl Covering<'_> {
+    /// The decisions that these rules make, in this order: the most specific one that applies decides, of equal ones the last.
+    fn decide(&self, rules: &[usize]) -> Vec<Decided> {
+        let mut decided = self.start.clone();
+        for rule in rules.iter().filter_map(|place| self.compared.get(*place)) {
+            for place in &rule.covers {
+                if let (Some(case), Some(now)) = (self.cases.get(*place), decided.get_mut(*place))
+                    && rule.conditions.len() >= now.specific
+                {
+                    *now = Decided { specific: rule.conditions.len(), is_right: is_right(&rule.deed, case) };
+                }
+            }
+        }
+        decided
+    }
+
+    fn right(&self, rules: &[usize]) -> i64 {
+        self.decide(rules).iter().filter(|one| one.is_right).count() as i64
+    }
+
+    /// Adds rules one by one, as long as one wins enough. `left_out` is not added.
+    fn grow(&self, mut rules: Vec<usize>, left_out: Option<usize>) -> Vec<usize> {
+        while rules.len() < self.most {
+            let decided = self.decide(&rules);
+            let open = self.compared.iter().enumerate();
+            let open = open.filter(|(place, _)| Some(*place) != left_out && !rules.contains(place));
+            let gains = open.map(|(place, one)| (gain(one, self.cases, &decided), place));
+            // Of equal gains the more general rule, then the one that was stated more often.
+            let best = gains.filter(|(gain, _)| *gain >= LEAST_GAIN).max_by_key(|(gain, place)| {
+                let size = self.compared.get(*place).map_or(0, |one| one.conditions.len());
+                (*gain, std::cmp::Reverse(size), std::cmp::Reverse(*place))
+            });
+            let Some((_, place)) = best else { break };
+            rules.push(place);
+        }
+        rules
+    }
+
+    /// A greedy list, then better ones: without one of its rules, others may do more together. A rule on one fact that is often right by
+    /// coincidence is chosen early, and hides a rule and its exception that are each worth less alone.
+    fn search(&self) -> Vec<usize> {
+        let mut best = self.grow(Vec::new(), None);
+        let mut right = self.right(&best);
+        'better: loop {
+            for left_out in best.clone() {
+                let others = best.iter().copied().filter(|place| *place != left_out).collect();
+                let list = self.grow(others, Some(left_out));
+                let now = self.right(&list);
+                if (now, std::cmp::Reverse(list.len())) > (right, std::cmp::Reverse(best.len())) {
+                    (best, right) = (list, now);
+                    continue 'better;
+                }
+            }
+            return best;
+        }
+    }
+}
+
 /// The rules about looking that reviews asked for.
 fn looks(cases: &[Case]) -> Vec<Candidate> {
     let mut asked: BTreeMap<(String, &str), (&Condition, Vec<usize>)> = BTreeMap::new();
@@ -137,32 +205,14 @@ fn candidate(conditions: Vec<Condition>, deed: &str, places: &[usize], cases: &[
 /// The rules that make most decisions of these cases right. `known`: the rules with which some of them were played. At most `most` rules
 /// on at most `facts` facts each; those about looking are added.
 pub(crate) fn count(cases: &[Case], known: &[(Vec<Condition>, String)], facts: usize, most: usize) -> Found {
-    let mut open = hypotheses(cases, facts);
-    let hypotheses = open.len();
+    let compared = hypotheses(cases, facts);
+    let hypotheses = compared.len();
     let habit = habit(cases, known);
     let start = |case: &Case| Decided { specific: 0, is_right: habit_is_right(habit, case) };
-    let mut decided: Vec<Decided> = cases.iter().map(start).collect();
-    let mut chosen: Vec<Hypothesis> = Vec::new();
-    while chosen.len() < most {
-        let gains = open.iter().enumerate().map(|(place, one)| (gain(one, cases, &decided), place));
-        // Of equal gains the more general rule, then the one that was stated more often.
-        let best = gains.filter(|(gain, _)| *gain >= LEAST_GAIN).max_by_key(|(gain, place)| {
-            let size = open.get(*place).map_or(0, |one| one.conditions.len());
-            (*gain, std::cmp::Reverse(size), std::cmp::Reverse(*place))
-        });
-        let Some((_, place)) = best else { break };
-        let best = open.remove(place);
-        for place in &best.covers {
-            if let (Some(case), Some(now)) = (cases.get(*place), decided.get_mut(*place))
-                && best.conditions.len() >= now.specific
-            {
-                *now = Decided { specific: best.conditions.len(), is_right: is_right(&best.deed, case) };
-            }
-        }
-        chosen.push(best);
-    }
+    let covering = Covering { cases, start: cases.iter().map(start).collect(), compared: &compared, most };
+    let mut chosen: Vec<&Hypothesis> = covering.search().into_iter().filter_map(|place| compared.get(place)).collect();
     chosen.sort_by_key(|one| one.conditions.len());
-    let rules = chosen.into_iter().map(|one| candidate(one.conditions, &one.deed, &one.stated, cases));
+    let rules = chosen.into_iter().map(|one| candidate(one.conditions.clone(), &one.deed, &one.stated, cases));
     // Where a rule and a look-up apply alike, the later one does: look first.
     let looks = looks(cases);
     Found { rules: rules.chain(looks).collect(), hypotheses }

@@ -18,6 +18,10 @@ struct Wall<'a> {
 
 impl Wall<'_> {
     fn episode(&self, number: usize) -> Episode {
+        self.ended(number, Ending::Terminated)
+    }
+
+    fn ended(&self, number: usize, ending: Ending) -> Episode {
         let played = Recording::of(Task::new("train", format!("t{number}"), ""))
             .named(format!("e{number}"))
             .observed(format!("A wall.\ncolour: {}\nsize: {}\nheight: unknown", self.colour, self.size))
@@ -27,7 +31,7 @@ impl Wall<'_> {
             true => "Good.".to_owned(),
             false => format!("No.\nexpected: call {} {{}}\nbecause: {}", self.right, self.because),
         };
-        played.observed(closing).ended(Ending::Terminated)
+        played.observed(closing).ended(ending)
     }
 }
 
@@ -75,6 +79,35 @@ fn an_exception_stands_beside_its_rule() {
     walls.extend((0..4).map(|_| wall("red", "large", HABIT, "wash", both)));
     walls.extend((0..4).map(|_| wall("blue", "large", HABIT, HABIT, "")));
     check(&walls, &["when colour is red: call paint {}", "when colour is red and size is large: call wash {}"]);
+}
+
+#[test]
+fn a_coincidence_gives_way_to_a_rule_and_its_exception() {
+    let of = |count: usize, wall: fn() -> Wall<'static>| (0..count).map(move |_| wall());
+    let walls: Vec<Wall<'_>> = of(6, || wall("green", "large", HABIT, "wash", "colour is green"))
+        .chain(of(5, || wall("red", "large", HABIT, "wash", "colour is red and size is large")))
+        .chain(of(4, || wall("red", "small", HABIT, "paint", "colour is red")))
+        .chain(of(3, || wall("blue", "large", HABIT, HABIT, "")))
+        .collect();
+    // Most large walls are washed, so that this rule wins most by itself.
+    check(
+        &walls,
+        &[
+            "when colour is green: call wash {}",
+            "when colour is red: call paint {}",
+            "when colour is red and size is large: call wash {}",
+        ],
+    );
+}
+
+#[test]
+fn an_episode_that_was_cut_off_is_no_success() {
+    let red = wall("red", "small", HABIT, "paint", "colour is red");
+    let cut_off = wall("red", "small", HABIT, HABIT, "");
+    let mut episodes: Vec<Episode> = (0..4).map(|number| red.episode(number)).collect();
+    episodes.extend((4..8).map(|number| cut_off.ended(number, Ending::Truncated("turns".into()))));
+    let proposals = reflect::<Rules>(episodes, &bundled(&[]), &[]).unwrap();
+    assert_eq!(proposals.len(), 1, "{proposals:?}");
 }
 
 #[test]
