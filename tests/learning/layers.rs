@@ -267,6 +267,7 @@ fn tiny() -> Both {
         options: vec![],
         batch: 2,
         rate: 0.1,
+        last_rate: 0.1,
         target: 0.99,
         every: 1,
         episodes: 8,

@@ -14,6 +14,7 @@ async fn weights_run_on_the_training_thread_only() {
         options: vec![],
         batch: 2,
         rate: 0.1,
+        last_rate: 0.1,
         target: 0.99,
         every: 1,
         episodes: 8,

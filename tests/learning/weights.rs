@@ -37,6 +37,7 @@ fn warm() -> WarmStart {
         options: vec![],
         batch: 4,
         rate: 0.1,
+        last_rate: 0.1,
         target: 0.5,
         every: 2,
         episodes: 80,

@@ -3,6 +3,7 @@
 use crate::case::Case;
 use crate::desk::{self, Talk};
 use crate::house::{FACTS, House, RESOLUTIONS, told};
+use clawhost_sdk::Random;
 
 /// The content of the handbook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,25 @@ impl Line {
             }
         };
         format!("when {when}: {}", desk::call(self.tool, talk))
+    }
+
+    /// Words the line as experience might: two conditions in any order and, if it is to be narrowed, another fact beside a single one. If that
+    /// fact is hidden, any of its values; else the value of the case, so that the line may still apply.
+    pub(crate) fn reword(&mut self, case: &Case, narrow: bool, random: &mut Random) {
+        let When::Facts(conditions) = &mut self.when else { return };
+        if let ([(known, _)], true) = (conditions.as_slice(), narrow) {
+            let others: Vec<usize> = (0..FACTS.len()).filter(|fact| fact != known).collect();
+            let Some(fact) = random.choose(&others).copied() else { return };
+            let values = FACTS.get(fact).map_or(1, |fact| fact.values.len()) as u64;
+            let value = match case.house.hidden.contains(&fact) {
+                true => random.below(values) as usize,
+                false => case.facts.get(fact).copied().unwrap_or(0),
+            };
+            conditions.push((fact, value));
+        }
+        if random.below(2) == 0 {
+            conditions.reverse();
+        }
     }
 
     /// Whether nothing that is visible before any look-up contradicts the line.

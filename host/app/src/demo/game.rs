@@ -101,6 +101,7 @@ impl Game {
             options: self.demonstrate.clone(),
             batch: self.batch,
             rate: self.rate,
+            last_rate: self.rate,
             target: self.target,
             every: 10,
             episodes: 128,

@@ -164,7 +164,8 @@ impl DemoProgress {
                 let reward = report.looks.last().and_then(|(_, reward)| *reward);
                 self.curve.extend(reward);
                 let activity = Activity::Demonstrations { steps: report.steps, target: plan.target };
-                self.advance(activity, reward.unwrap_or(0.0) / plan.target.max(f64::MIN_POSITIVE));
+                let reached = reward.unwrap_or(0.0) / plan.target.max(f64::MIN_POSITIVE);
+                self.advance(activity, reached.max(report.steps as f64 / plan.steps.max(1) as f64));
             }
             Event::Recorded { done, total, .. } if !self.is_learning() => self.work(*done, *total),
             Event::Progress { done, total } => self.work(*done, *total),

@@ -180,6 +180,7 @@ impl LearningModel {
                 options: weights.demonstrations.clone(),
                 batch: DEMONSTRATION_BATCH,
                 rate: weights.rate,
+                last_rate: weights.rate,
                 target: weights.demonstrations_until,
                 every: LOOK_EVERY,
                 episodes: LOOK_EPISODES,

@@ -21,8 +21,10 @@ pub struct WarmStart {
     pub options: Attributes,
     /// Demonstrations per step.
     pub batch: u64,
-    /// Learning rate.
+    /// Learning rate of the first step.
     pub rate: f64,
+    /// Learning rate of the last step; between them it changes in a straight line. A lower one lets the weights settle.
+    pub last_rate: f64,
     /// Mean reward of sampled training episodes that ends the warm start.
     pub target: f64,
     /// Steps between two measurements.
@@ -31,6 +33,14 @@ pub struct WarmStart {
     pub episodes: u64,
     /// Most steps.
     pub steps: u64,
+}
+
+impl WarmStart {
+    /// The learning rate of a step.
+    fn rate_at(&self, step: u64) -> f64 {
+        let last = self.steps.saturating_sub(1).max(1);
+        self.rate + (self.last_rate - self.rate) * (step.min(last) as f64 / last as f64)
+    }
 }
 
 /// Report of a warm start.
@@ -86,7 +96,7 @@ impl WeightsStage {
                 return Err(StopReason::Cancelled.into());
             }
             let batch = chosen(&generated, context.plan.play.seed, report.steps, warm.batch);
-            let rate = warm.rate;
+            let rate = warm.rate_at(report.steps);
             report.loss = self.compute(context, move |weights| weights.supervise(&batch, rate)).await?;
             report.steps += 1;
         }
@@ -148,6 +158,25 @@ fn training_plan(episodes: u64, context: &StageContext<'_>) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_changes_in_a_straight_line() {
+        let warm = |rate, last_rate, steps| WarmStart {
+            demonstrations: 1,
+            options: Vec::new(),
+            batch: 1,
+            rate,
+            last_rate,
+            target: 1.0,
+            every: 1,
+            episodes: 1,
+            steps,
+        };
+        let falling = warm(1.0, 0.0, 5);
+        assert_eq!([0, 1, 2, 4].map(|step| falling.rate_at(step)), [1.0, 0.75, 0.5, 0.0]);
+        assert_eq!([0, 3, 9].map(|step| warm(0.5, 0.5, 4).rate_at(step)), [0.5; 3]);
+        assert_eq!(warm(0.5, 0.1, 1).rate_at(0), 0.5, "a single step is the first one");
+    }
 
     #[test]
     fn every_round_uses_each_demonstration_once() {
