@@ -223,8 +223,14 @@ fn invalid_learning_options_are_refused() {
     bench.refused(&["eval", &shop], &["--reward: missing; an evaluation needs a reward"]);
     bench.refused(&["playbook", "show"], &["there is no playbook yet"]);
 
-    let dry = bench.out(&with(&["--dry-run"]).iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(dry.contains("training    20 iterations of 64 episodes") && dry.contains("nothing was played"), "{dry}");
+    let dry = |more: &[&str]| bench.out(&with(more).iter().map(String::as_str).collect::<Vec<_>>());
+    let measured = dry(&["--episodes", "64", "--dry-run"]);
+    assert!(measured.contains("training    20 iterations of 64 episodes"), "{measured}");
+    let usual = dry(&["--dry-run"]);
+    assert!(
+        usual.contains("training    6 iterations of 33 episodes") && usual.contains("nothing was played"),
+        "{usual}"
+    );
     assert!(bench.json(&["runs", "list"]).as_array().unwrap().is_empty(), "a rehearsal plays nothing");
 }
 

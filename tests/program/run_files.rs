@@ -108,7 +108,11 @@ fn a_sample_of_a_file_describes_a_run() {
     let Some(bench) = Bench::new("a_sample_of_a_file") else { return };
     let sample = bench.out(&["learn", "--sample"]);
     let plan = bench.json(&["learn", &bench.with_file(&sample), "--dry-run"]);
-    assert_eq!((&plan["config"]["play"]["seed"], &plan["plan"]["iterations"]), (&7.into(), &20.into()), "{plan}");
+    assert_eq!(
+        (&plan["config"]["play"]["seed"], &plan["at_most"]["training_episodes"]),
+        (&7.into(), &198.into()),
+        "{plan}"
+    );
     for part in ["# adapter_rank = 16", "# evolve = 1000", "[[learn]]"] {
         assert!(sample.contains(part), "{part}: {sample}");
     }

@@ -244,8 +244,8 @@ keys! {
 
     Reflectors, "reflectors", HARNESS, texts, none, LEARN, decides, Harness, "R.wasm[?OPTION=VALUE]",
         "Reflectors that propose lessons";
-    Budget, "budget", HARNESS, whole(48..=1_000_000), words("none; every lesson is measured alone, which takes thousands of episodes"), LEARN,
-        decides, Harness, "N",
+    Budget, "budget", HARNESS, whole(48..=1_000_000), cases(300, " where the harness alone learns, and iterations, episodes and trials are left open; else every lesson is measured alone, which takes thousands of episodes"),
+        LEARN, decides, Harness, "N",
         "Learn with this many episodes, training and gate together; lessons are judged together, and the test is played besides";
     TrialSlots, "trial_slots", HARNESS, whole(1..=16), fixed(16), LEARN, decides, Harness, "N",
         "Lessons on trial at once";

@@ -25,7 +25,7 @@ fn weights(top: &str, options: &str) -> RunSpec {
 }
 
 fn harness(top: &str, options: &str) -> RunSpec {
-    run(Verb::Learn, top, &format!("{HARNESS}{options}"))
+    run(Verb::Learn, &format!("iterations = 20\n{top}"), &format!("{HARNESS}{options}"))
 }
 
 fn told(then: &RunSpec, now: &RunSpec) -> Vec<String> {

@@ -47,6 +47,29 @@ fn a_file_and_flags_that_describe_one_run_resolve_to_one_spec() {
 }
 
 #[test]
+fn the_harness_alone_has_a_budget_unless_its_episodes_are_chosen() {
+    let budget = |options: &[(Key, &str)], layers: &[&str]| {
+        let spec =
+            flags(options, layers).over(file()).resolve(Verb::Learn).unwrap_or_else(|problems| panic!("{problems}"));
+        spec.harness().unwrap().budget
+    };
+    assert_eq!(budget(&[], &["harness"]), Some(300));
+    assert_eq!(budget(&[(Key::Budget, "150"), (Key::TrialSlots, "4")], &["harness"]), Some(150));
+    let chosen = [(Key::Iterations, "20"), (Key::Episodes, "32"), (Key::Group, "4"), (Key::GateEvery, "5")];
+    let others = [
+        (Key::GatePairs, "64"),
+        (Key::ReflectEvery, "2"),
+        (Key::TrialSlots, "4"),
+        (Key::Evolve, "500"),
+        (Key::From, "run-1"),
+    ];
+    for option in chosen.into_iter().chain(others) {
+        assert_eq!(budget(&[option], &["harness"]), None, "{option:?}");
+    }
+    assert_eq!(budget(&[(Key::Model, "tiny")], &["harness", "weights"]), None);
+}
+
+#[test]
 fn a_layer_of_the_command_line_replaces_that_of_the_file() {
     let patch = flags(&[(Key::Model, "tiny")], &["weights"]).over(file());
     let spec = patch.resolve(Verb::Learn).unwrap_or_else(|problems| panic!("{problems}"));

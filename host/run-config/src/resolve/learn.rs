@@ -1,6 +1,6 @@
 //! The settings of learning and of the harness layer, with the rules between these options.
 
-use super::{Resolver, preset_text, small};
+use super::{Resolver, preset_text, preset_whole, small};
 use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec, ScheduleKind};
 
 /// What the text of a policy begins with that a router chooses.
@@ -71,6 +71,7 @@ impl Resolver<'_> {
         if budget.is_some() {
             self.refuse_beside_budget();
         }
+        let budget = budget.or_else(|| self.usual_budget(!reflectors.is_empty() && evolve.is_none()));
         HarnessSpec {
             reflectors,
             budget,
@@ -82,6 +83,13 @@ impl Resolver<'_> {
             alpha: self.number_or(Key::Alpha, 0),
             evolve,
         }
+    }
+
+    /// The budget of a run that says nothing about its episodes, and has nothing that a budget excludes. Lessons that are judged together need
+    /// a hundredth of the episodes that measuring each alone needs, and teach more.
+    fn usual_budget(&self, proposes_lessons: bool) -> Option<u64> {
+        let measures = DIVIDED.into_iter().chain([Key::TrialSlots, Key::From]).any(|key| self.has(key));
+        (proposes_lessons && !measures && self.layers == [Layer::Harness]).then(|| preset_whole(Key::Budget, 0))
     }
 
     /// A budget is divided by the program, and spent by one layer on its own episodes.
