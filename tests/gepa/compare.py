@@ -20,9 +20,8 @@ How the two are made comparable:
 - *Tasks* are addressed by position: `clawhost run --episodes N` plays the first N of a split. So this adapter plays a
   candidate once on all training tasks and hands out what `gepa` asks for; what it plays beyond that is free here, but
   not counted against `gepa` either. (A run of three episodes under another seed would play the first three tasks each
-  time.) Ours chooses the tasks itself: the first 100 and a fixed set of a twentieth of the budget, at most 50, with the
-  same seeds. So from a budget of 1000 on, with `--tasks` and `--pareto` as they are, both learn from the same tasks, though
-  each draws its own fixed set among them.
+  time.) Ours chooses the tasks itself: the first 100 and a fixed set of 50, with the same seeds. So with `--tasks` and
+  `--pareto` as they are, both learn from the same tasks, though each draws its own fixed set among them.
 - *Reflection* needs no model. It reads rules from what the environment says at the end, as the plugin
   `reflector-rules` does: `expected: DEED` and `because: FACT is VALUE and ...` become `when FACT is VALUE and ...:
   DEED` and the same with one fact, and `not looked up: FACT, which DEED shows` becomes `when FACT is VALUE: DEED`
@@ -161,7 +160,8 @@ class Adapter:
         return new
 
 
-def theirs(program, arguments, seed_prompt):
+def best_of(adapter, arguments, seed_prompt):
+    """What `gepa` finds."""
     import gepa
     from gepa.logging.logger import LoggerProtocol
 
@@ -169,10 +169,9 @@ def theirs(program, arguments, seed_prompt):
         def log(self, message):
             print(message, file=sys.stderr) if arguments.verbose else None
 
-    adapter = Adapter(program, arguments.tasks, arguments.seed)
     positions = list(range(arguments.tasks))
     random.Random(arguments.seed).shuffle(positions)
-    result = gepa.optimize(
+    return gepa.optimize(
         seed_candidate={SECTION: seed_prompt},
         trainset=positions[arguments.pareto :],
         valset=positions[: arguments.pareto],
@@ -182,6 +181,11 @@ def theirs(program, arguments, seed_prompt):
         seed=arguments.seed,
         logger=Silent(),
     )
+
+
+def theirs(program, arguments, seed_prompt):
+    adapter = Adapter(program, arguments.tasks, arguments.seed)
+    result = best_of(adapter, arguments, seed_prompt)
     best = result.best_candidate[SECTION]
     return {
         "evaluations": result.total_metric_calls,
@@ -207,6 +211,7 @@ def ours(program, arguments, seed_prompt):
     prompt = f"{seed_prompt}\n{SECTION}:\n{section}\n" if section else seed_prompt
     gate = evolution["gate"]
     return {
+        "prompt": prompt,
         "evaluations": evolution["evaluations"],
         "cached": evolution["cached"],
         "candidates": evolution["candidates"],

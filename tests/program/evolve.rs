@@ -95,7 +95,7 @@ fn the_rewriting_reflector_defaults_to_the_first_one_also_in_run_files() {
 #[test]
 fn an_evolution_is_summarised_in_two_lines() {
     let Some(bench) = Bench::new("what_came_of_it_is_said") else { return };
-    let arguments = bench.evolution(100);
+    let arguments = bench.evolution(150);
     let output = bench.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     let text = stdout(&output);
     assert!(text.contains("evolution   "), "{text}{}", stderr(&output));
@@ -113,6 +113,10 @@ fn an_impossible_evolution_is_refused_and_leaves_no_run() {
         assert_eq!(bench.number("SELECT count(*) FROM runs"), 0, "{more:?}");
     };
     refused(&["--layer", "harness", "--reflector", &rules, "--evolve", "8"], "is too small for one child");
+    refused(
+        &["--layer", "harness", "--reflector", &rules, "--evolve", "105"],
+        "50, a child up to 56; give 106 or more",
+    );
     refused(&["--layer", "harness", "--evolve", "100"], "--reflector: missing; name a reflector");
     refused(&["--reflector", &rules, "--evolve", "100"], "--layer: names no layer; known: harness, weights, router");
     let rewriting = ["--layer", "harness", "--reflector", &rules, "--evolve-reflector", &rules];
