@@ -3,7 +3,7 @@
 use super::files::{read_state, router_file};
 use crate::{AppError, RequestError};
 use clawhost_learn::LearnError;
-use clawhost_learn::router::{CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table};
+use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,6 +16,9 @@ pub const ROUTER_COST_WEIGHT: f64 = 0.1;
 pub const ROUTER_TYPICAL_TOKENS: f64 = 5_000.0;
 /// The range of rewards of a router that a gateway serves first: rewards of live episodes are from -1 to 1.
 pub(super) const LIVE_REWARDS: RewardRange = RewardRange { low: -1.0, high: 1.0 };
+/// Change of the weight of cost on a day that spends twice the budget. The simulation of the budget in `clawhost-learn` keeps within
+/// 5 % of it at this rate.
+const BUDGET_RATE: f64 = 0.1;
 /// Tokens of a unit of use: prices are per million tokens.
 const UNIT: f64 = 1e6;
 
@@ -28,6 +31,9 @@ pub struct RouterFile {
     /// Reward that a typical request at the median price is worth.
     #[serde(default = "usual_weight")]
     pub cost_weight: f64,
+    /// Money per day, in the currency of the prices. The weight of cost then starts at `cost_weight` and follows what is spent.
+    /// `None`: the weight is fixed.
+    pub budget_per_day: Option<f64>,
     /// Tokens of a typical episode. It matters until a model is tried.
     #[serde(default = "usual_tokens")]
     pub typical_tokens: f64,
@@ -68,6 +74,9 @@ impl RouterFile {
         if !weight.is_finite() || weight < 0.0 {
             return Err(unusable(format!("cost_weight is {weight}; it is finite and at least 0")).into());
         }
+        if let Some(budget) = file.budget_per_day.filter(|budget| !budget.is_finite() || *budget <= 0.0) {
+            return Err(unusable(format!("budget_per_day is {budget}; it is finite and above 0")).into());
+        }
         let tokens = file.typical_tokens;
         if !tokens.is_finite() || tokens < 1.0 {
             return Err(unusable(format!("typical_tokens is {tokens}; it is finite and at least 1")).into());
@@ -84,6 +93,13 @@ impl RouterFile {
             }
         }
         Ok(table)
+    }
+
+    fn weight_of_cost(&self) -> CostWeight {
+        let start = self.cost_weight;
+        self.budget_per_day.map_or(CostWeight::Fixed(start), |per_day| {
+            CostWeight::Budget(Budget { per_day, start, rate: BUDGET_RATE })
+        })
     }
 
     fn incumbent(&self, table: &Table) -> Result<Fixed, LearnError> {
@@ -110,7 +126,7 @@ impl RouterFile {
     /// A value out of range.
     pub fn router(&self, learned: Option<Router>, rewards: RewardRange) -> Result<Router, AppError> {
         let table = self.table()?;
-        let (incumbent, cost_weight) = (self.incumbent(&table)?, CostWeight::Fixed(self.cost_weight));
+        let (incumbent, cost_weight) = (self.incumbent(&table)?, self.weight_of_cost());
         if let Some(mut router) = learned {
             router.reconfigure(table, incumbent, cost_weight)?;
             return Ok(router);
@@ -154,6 +170,19 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_moves_the_weight_of_cost_and_a_start_keeps_what_it_moved_to() {
+        let file = read(&format!("cost_weight = 0.5\nbudget_per_day = 10\n{GOOD}")).unwrap();
+        let mut router = file.router(None, RANGE).unwrap();
+        assert_eq!(router.cost_weight(), 0.5);
+        router.spend(0, 20.0).unwrap();
+        assert!((router.cost_weight() - 0.7).abs() < 1e-12, "{}", router.cost_weight());
+        let again = file.router(Some(router.clone()), RANGE).unwrap();
+        assert_eq!(again.cost_weight(), router.cost_weight());
+        let fixed = read(GOOD).unwrap().router(Some(again), RANGE).unwrap();
+        assert_eq!(fixed.cost_weight(), ROUTER_COST_WEIGHT, "without the budget");
+    }
+
+    #[test]
     fn a_file_that_cannot_be_used_is_refused_by_name() {
         let check = |text: &str, expect: &str| {
             let error = read(text).unwrap_err();
@@ -163,6 +192,8 @@ mod tests {
         check("[models]", "there is no model to choose from");
         check(&format!("weight = 1\n{GOOD}"), "unknown field `weight`");
         check(&format!("cost_weight = -1\n{GOOD}"), "cost_weight is -1");
+        check(&format!("budget_per_day = 0\n{GOOD}"), "budget_per_day is 0");
+        check(&format!("budget_per_day = inf\n{GOOD}"), "budget_per_day is inf");
         check(&format!("typical_tokens = nan\n{GOOD}"), "typical_tokens is NaN");
         check(&format!("incumbent = \"c\"\n{GOOD}"), "there is no model c in the table of models; there is a, b");
         check(&GOOD.replace("\"b\"", "\"c\""), "there is no model c in the table of models");
