@@ -87,6 +87,30 @@ fn a_router_of_a_gateway_chooses_and_learns_from_feedback() {
 }
 
 #[test]
+fn a_gateway_goes_on_from_the_version_that_its_router_went_back_to() {
+    let (small, large) = (saying("s"), saying("l"));
+    let Some(bench) = bench("a_gateway_goes_on_from_the_version", &small, &large) else { return };
+    let served = Served::start(&bench, &[]);
+    let teach = |text: &str| {
+        judge(&bench, &session(&served, text).1, "1");
+        bench.json(&["reload"]);
+        bench.json(&["router", "show", "two"])["learned"].as_u64().unwrap()
+    };
+    assert_eq!(teach("one"), 1);
+    let file = |name: &str| bench.data.path().join("routers").join(name);
+    std::fs::copy(file("two.json"), file("two.v1.state")).unwrap();
+    assert_eq!([teach("two"), teach("three")], [2, 3]);
+
+    let done = bench.json(&["router", "rollback", "two", "--to", "1"]);
+    assert_eq!((&done["before"]["learned"], &done["now"]["learned"]), (&3.into(), &1.into()), "{done}");
+    // Nothing is learned twice, no request fails, and the next reward teaches the state that was gone back to.
+    bench.json(&["reload"]);
+    assert_eq!(bench.json(&["router", "show", "two"])["identity"], done["now"]["identity"]);
+    assert_eq!(teach("four"), 2);
+    served.terminate();
+}
+
+#[test]
 fn a_table_that_changes_counts_from_the_next_session_and_a_broken_one_changes_nothing() {
     let (small, large) = (saying("s"), saying("l"));
     let Some(bench) = bench("a_table_that_changes", &small, &large) else { return };

@@ -123,6 +123,49 @@ fn a_router_is_shown_with_its_models_outcomes_and_weights() {
 }
 
 #[test]
+fn a_router_goes_back_to_a_version_and_forward_again() {
+    let bench = demonstrated();
+    let served = bench.json(&["router", "show"])["identity"].clone();
+    bench
+        .refused(&["router", "rollback", "demo"], &["router demo has no earlier version to go back to; kept are none"]);
+    // A version that was kept when 1500 outcomes were known.
+    let state = String::from_utf8(demonstration().state.clone()).unwrap();
+    let earlier = ["version", "learned"].iter().fold(state, |state, field| {
+        let (now, then) = (format!("\"{field}\":2000"), format!("\"{field}\":1500"));
+        assert_eq!(state.matches(&now).count(), 1, "{field}");
+        state.replace(&now, &then)
+    });
+    std::fs::write(bench.router_file("demo.v1500.state"), earlier).unwrap();
+    let list = || -> Vec<(u64, u64, bool)> {
+        let document = bench.json(&["router", "versions"]);
+        let one = |one: &Value| {
+            let number = |key: &str| one[key].as_u64().unwrap();
+            (number("version"), number("learned"), one["served"].as_bool().unwrap())
+        };
+        document["versions"].as_array().unwrap().iter().map(one).collect()
+    };
+    assert_eq!(list(), [(2000, 2000, true), (1500, 1500, false)]);
+    bench.refused(
+        &["router", "rollback", "demo", "--to", "7"],
+        &["router demo has no version 7 to go back to; kept are 1500"],
+    );
+
+    let done = bench.json(&["router", "rollback", "demo"]);
+    assert_eq!((&done["before"]["version"], &done["to"]["version"]), (&2000.into(), &1500.into()), "{done}");
+    assert_eq!(done["to"]["identity"], done["now"]["identity"], "it decides as the version did");
+    assert_ne!(done["now"]["identity"], served);
+    // No number names two states.
+    assert_eq!(list(), [(2001, 1500, true), (2000, 2000, false), (1500, 1500, false)]);
+
+    let told = bench.out(&["router", "rollback", "demo"]);
+    assert!(told.contains("demo serves version 2000 again, as version 2002"), "{told}");
+    assert_eq!(bench.json(&["router", "show"])["identity"], served, "a second rollback undoes the first");
+    let table = bench.out(&["router", "versions", "demo"]);
+    assert!(table.lines().any(|line| line.contains("2002") && line.contains("served")), "{table}");
+    bench.refused(&["router", "rollback", "demo.json"], &["demo.json is a file; name a router in the data folder"]);
+}
+
+#[test]
 fn a_decision_about_a_request_is_explained() {
     use std::io::Write as _;
     let bench = demonstrated();

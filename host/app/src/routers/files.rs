@@ -81,7 +81,7 @@ fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
 }
 
 /// Whether a text is a path, and not the name of a router.
-fn is_path(named: &str) -> bool {
+pub(super) fn is_path(named: &str) -> bool {
     named.contains(std::path::is_separator) || Path::new(named).extension().is_some_and(|ending| ending == STATE)
 }
 
@@ -177,8 +177,7 @@ pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &
     let former = read_state(&router_file(folder, name, STATE))?;
     let book = former.as_ref().map(|former| former.book.clone()).unwrap_or_default();
     if let Some(former) = former.filter(|former| former.router.version() != router.version()) {
-        let file = format!("{name}.v{}.state", former.router.version());
-        write_state(folder, &file, &former.router, &LiveBook::default())?;
+        write_version(folder, name, &former.router)?;
     }
     write_files(folder, name, (router, &book), &log).map(|_| ())
 }
@@ -189,6 +188,15 @@ pub(super) fn add_to_router(folder: &Path, name: &str, router: &Router, added: &
 /// It cannot be written.
 pub(super) fn write_learned(folder: &Path, name: &str, router: &Router, book: &LiveBook) -> Result<(), AppError> {
     write_state(folder, &format!("{name}.{STATE}"), router, book)
+}
+
+/// Keeps a state of a router as a version.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_version(folder: &Path, name: &str, router: &Router) -> Result<(), AppError> {
+    let file = format!("{name}.v{}.state", router.version());
+    write_state(folder, &file, router, &LiveBook::default())
 }
 
 /// Adds decisions to a log.

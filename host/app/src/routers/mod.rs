@@ -6,6 +6,7 @@ mod live;
 mod request;
 mod routed;
 mod settling;
+mod versions;
 
 pub use config::{ROUTER_COST_WEIGHT, ROUTER_TYPICAL_TOKENS, RoutedSection, RouterFile};
 pub use files::{
@@ -15,3 +16,4 @@ pub(crate) use live::LiveRouter;
 pub use request::{EXPLAINED_SEED, ROUTED_REQUEST_BYTES, RequestForm, RoutedRequest};
 pub(crate) use routed::{OpenRouter, RouterResult, described, router_name};
 pub(crate) use settling::Settling;
+pub use versions::{RolledBack, RouterVersion, roll_back_router, router_versions};

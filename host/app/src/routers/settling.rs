@@ -7,6 +7,7 @@
 use super::config::{LIVE_REWARDS, RouterFile};
 use super::files::{LiveBook, append_decisions, decided, read_decisions, read_state, router_file, write_learned};
 use super::live::LiveRouter;
+use super::versions::keep_sometimes;
 use crate::{AppError, Workspace};
 use clawhost_core::{
     Clock, LeaseMode, LeaseSubject, Leases as _, RoutedMarks, RoutedOutcome, RoutedSession, RoutingStore as _,
@@ -126,6 +127,7 @@ impl Settling {
         }
         let Pass { mut log, marks, mut settled, .. } = pass;
         if marks != RoutedMarks::default() {
+            let learned_before = router.learned();
             settled.learned = router.learn(&log)?.used;
             let path = router_file(&self.routers, name, "jsonl");
             if is_first && path.exists() {
@@ -139,6 +141,7 @@ impl Settling {
                 unusable: book.unusable + settled.unusable,
             };
             write_learned(&self.routers, name, &router, &book)?;
+            keep_sometimes(&self.routers, name, learned_before, &router)?;
             self.store.mark_routed(marks).await?;
         }
         self.compared.insert(name.to_owned());

@@ -1,8 +1,9 @@
-//! `clawhost router`: shows routers, explains their decisions, and judges policies on their logs.
+//! `clawhost router`: shows routers, explains their decisions, judges policies on their logs, and goes back to earlier versions.
 
 mod explain;
 mod replay;
 mod show;
+mod versions;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -25,6 +26,15 @@ every policy is judged on the later half, doubly robust beside SNIPS. Where the 
 figures are refused: the log does not tell. For example:
   clawhost demo router
   clawhost router replay ~/.local/share/clawhost/routers/demo.jsonl";
+
+const VERSIONS_HELP: &str = "For example:
+  clawhost router versions NAME
+  clawhost router rollback NAME --to 200";
+
+const ROLLBACK_HELP: &str = "The state that was served is kept as a version, so a second rollback without --to undoes the first. A gateway that runs \
+takes the change over within seconds, and at once after `clawhost reload`. For example:
+  clawhost router rollback NAME
+  clawhost router rollback NAME --to 200 --json";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouterCommand {
@@ -57,6 +67,23 @@ pub(crate) enum RouterCommand {
         #[arg(long, value_name = "FILE|NAME")]
         router: Option<String>,
     },
+    /// List the versions of a router: the served state, and those that were kept
+    #[command(after_help = VERSIONS_HELP)]
+    Versions {
+        /// The name of a router in the data folder [default: the only one]
+        #[arg(value_name = "NAME")]
+        router: Option<String>,
+    },
+    /// Serve an earlier version of a router again
+    #[command(after_help = ROLLBACK_HELP)]
+    Rollback {
+        /// The name of a router in the data folder
+        #[arg(value_name = "NAME")]
+        router: String,
+        /// The version [default: the latest one that is kept]
+        #[arg(long, value_name = "VERSION")]
+        to: Option<u64>,
+    },
 }
 
 fn seed_help() -> String {
@@ -68,6 +95,8 @@ pub(crate) fn run(context: &Context, command: &RouterCommand) -> anyhow::Result<
         RouterCommand::Show { router } => show::run(context, router.as_deref()),
         RouterCommand::Explain { request, router, seed } => explain::run(context, request, router.as_deref(), *seed),
         RouterCommand::Replay { log, router } => replay::run(context, log, router.as_deref()),
+        RouterCommand::Versions { router } => versions::list(context, router.as_deref()),
+        RouterCommand::Rollback { router, to } => versions::roll_back(context, router, *to),
     }
 }
 

@@ -391,6 +391,12 @@ impl Router {
         self.touched();
     }
 
+    /// The same state under the number of another version.
+    pub fn renumber(&mut self, version: u64) {
+        self.version = version;
+        self.touched();
+    }
+
     /// Invalidates the cached digests after a change of state.
     fn touched(&mut self) {
         self.named = OnceLock::new();
