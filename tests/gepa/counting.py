@@ -6,12 +6,10 @@ is what the review names or, without a review, what was done. Look-ups are propo
 
 import re
 
+from compare import texts
+
 LEAST_SHARE = 0.6
 LEAST_STATED = 2
-
-
-def texts(messages):
-    return "\n".join(part.get("text", "") for message in messages for part in message["parts"])
 
 
 def facts_of(record):

@@ -150,7 +150,12 @@ fn a_router_goes_back_to_a_version_and_forward_again() {
         &["router demo has no version 7 to go back to; kept are 1500"],
     );
 
+    // Counts of live decisions belong to the router, not to a version.
+    let state = std::fs::read_to_string(bench.router_file("demo.json")).unwrap();
+    assert_eq!(state.matches("\"expired\": 0").count(), 1);
+    std::fs::write(bench.router_file("demo.json"), state.replace("\"expired\": 0", "\"expired\": 3")).unwrap();
     let done = bench.json(&["router", "rollback", "demo"]);
+    assert_eq!(bench.json(&["router", "show"])["expired"], 3);
     assert_eq!((&done["before"]["version"], &done["to"]["version"]), (&2000.into(), &1500.into()), "{done}");
     assert_eq!(done["to"]["identity"], done["now"]["identity"], "it decides as the version did");
     assert_ne!(done["now"]["identity"], served);

@@ -58,8 +58,8 @@ impl Line {
         format!("when {when}: {}", desk::call(self.tool, talk))
     }
 
-    /// Words the line as experience might: two conditions in any order and, if it is to be narrowed, another fact beside a single one. If that
-    /// fact is hidden, any of its values; else the value of the case, so that the line may still apply.
+    /// Rewords the line as a reflector might propose it. Two conditions get a random order. With `narrow`, a single condition gets a second
+    /// one: any value of a hidden fact, or the case's value of a visible one, so that the line may still apply.
     pub(crate) fn reword(&mut self, case: &Case, narrow: bool, random: &mut Random) {
         let When::Facts(conditions) = &mut self.when else { return };
         if let ([(known, _)], true) = (conditions.as_slice(), narrow) {

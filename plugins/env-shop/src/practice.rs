@@ -15,11 +15,11 @@ pub(crate) fn house(position: u64) -> u64 {
     LARGEST_WORLD + 1 + position
 }
 
-/// Lines of 100 with one condition that get another one: experience often says too much.
+/// Of 100 lines with one condition, those that get a second one. Reflectors often propose such rules.
 const NARROWED: u64 = 30;
 
-/// The handbook of an episode: some of the house's lines, in any order, as experience words them: conditions in any order, and some too many.
-/// As in a playbook, only lines are shown that may apply to the case by what is visible of it.
+/// The handbook of an episode: some of the house's lines, in any order. Conditions have any order, and some lines have one too many, as in
+/// learned playbooks. Lines that contradict a visible fact of the case are left out, as a playbook leaves them out.
 pub(crate) fn handbook(case: &Case, random: &mut Random) -> Vec<Line> {
     let mut lines = Line::all(&case.house);
     for line in &mut lines {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_worded_as_experience_words_them() {
+    fn rewording_varies_the_order_of_conditions_and_adds_some() {
         let (mut as_it_was, mut turned, mut narrowed, mut single) = (0, 0, 0, 0);
         for position in 0..200 {
             let case = Case::new(house(position), "train", position);

@@ -162,8 +162,9 @@ impl Covering<'_> {
         rules
     }
 
-    /// A greedy list, then better ones: without one of its rules, others may do more together. A rule on one fact that is often right by
-    /// coincidence is chosen early, and hides a rule and its exception that are each worth less alone.
+    /// A greedy list, improved by local search: leave out one rule, grow the list again, and keep it if more decisions are right, or as many
+    /// with fewer rules. Greedy choice alone keeps a general rule that is often right by coincidence, because a rule and its exception
+    /// each gain less than it does.
     fn search(&self) -> Vec<usize> {
         let mut best = self.grow(Vec::new(), None);
         let mut right = self.right(&best);

@@ -85,8 +85,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The budget of a run that says nothing about its episodes, and has nothing that a budget excludes. Lessons that are judged together need
-    /// a hundredth of the episodes that measuring each alone needs, and teach more.
+    /// The default budget. `None` if another layer learns, too, or if an option is set that measures every lesson alone or that excludes a
+    /// budget. With a budget lessons are judged together, which takes a hundredth of the episodes.
     fn usual_budget(&self, proposes_lessons: bool) -> Option<u64> {
         let measures = DIVIDED.into_iter().chain([Key::TrialSlots, Key::From]).any(|key| self.has(key));
         (proposes_lessons && !measures && self.layers == [Layer::Harness]).then(|| preset_whole(Key::Budget, 0))
