@@ -47,6 +47,7 @@ pub(crate) fn folder(test: &str) -> Option<PathBuf> {
 pub(crate) fn task() -> Task {
     Task {
         id: "train-0".into(),
+        part: None,
         split: "train".into(),
         input: String::new(),
         reference: Some("\"the gold answer\"".into()),

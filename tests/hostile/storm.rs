@@ -54,8 +54,7 @@ impl Llm for Judge {
 }
 
 fn params(seed: u64, input: &str) -> StartParams {
-    let (id, split, input) = ("train-0".into(), "train".into(), input.to_owned());
-    let task = Task { id, split, input, reference: None, tags: vec![], extra: vec![] };
+    let task = Task { input: input.to_owned(), ..Task::new("train", "train-0") };
     StartParams {
         task,
         context: Context { seed, options: vec![] },

@@ -13,7 +13,7 @@ use clawhost_learning::{
     EvolutionReport, EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport,
     LearnStart, LearningError, Reflecting, Schedule, learn,
 };
-use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule, StopReason};
+use clawhost_play::{Cancel, ChatPolicy, Environments, Plan, Ports, ScoringRule, StopReason};
 use clawhost_testkit::{Counting, Free, Judge, Shelf, Still, Watching, plan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -208,7 +208,7 @@ fn world_of(manner: Manner, environment: Counting, reward: Arc<dyn Reward>) -> W
 impl World {
     fn ports(&self) -> LearnPorts {
         let play = Ports {
-            environment: self.environment.clone(),
+            environments: Environments::One(self.environment.clone()),
             rewards: self.rewards.clone(),
             policy: ChatPolicy::new(Arc::new(Echo), None, Sampling::default()),
             store: self.store.clone(),

@@ -4,13 +4,13 @@ use crate::world::*;
 use clawhost_core::{Context, Digest};
 use clawhost_learn::gate::{Decision, Form, GateEvidence, Question};
 use clawhost_learning::{HeldOut, LearningError, Splits};
-use clawhost_play::{PlayError, fetch_shuffled};
+use clawhost_play::{Environments, PlayError, fetch_shuffled};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 fn of(splits: &[(&str, u64)], wanted: Option<&str>) -> Result<Splits, LearningError> {
-    Splits::of(&Lights::new(splits), wanted)
+    Splits::of(&Environments::One(Arc::new(Lights::new(splits))), wanted)
 }
 
 #[test]
@@ -77,7 +77,7 @@ async fn tasks_are_played_in_an_order_that_the_seed_draws() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_that_suits_only_the_first_topic_is_rarely_promoted() {
     const RUNS: u64 = 200;
-    let environment = sorted_by_colour();
+    let environment = Environments::One(Arc::new(sorted_by_colour()));
     let mut promoted = 0;
     for seed in 0..RUNS {
         let context = Context { seed, options: vec![] };

@@ -6,12 +6,12 @@ use clawhost_core::{
     BranchWay, Context, Environment, EnvironmentDescription, Failure, LiveEpisode, Opening, PluginIdentity, Snapshot,
     StartParams, Task, code,
 };
-use clawhost_play::{ReplayOutcome, replay_episode};
+use clawhost_play::{Environments, ReplayOutcome, replay_episode};
 
 async fn run(environment: Arc<dyn Environment>, plan: Plan) -> (RunReport, Arc<Memory>) {
     let store = Arc::new(Memory::default());
     let ports = Ports {
-        environment,
+        environments: Environments::One(environment),
         rewards: vec![],
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store: store.clone(),

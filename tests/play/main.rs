@@ -9,6 +9,7 @@
 )]
 
 mod branch;
+mod mixture;
 mod positions;
 mod records;
 mod rewards;
@@ -16,8 +17,8 @@ mod tools;
 
 use clawhost_core::{FailureKind, RunId, RunKind, Sampling, Verdict};
 use clawhost_play::{
-    Cancel, ChatPolicy, EpisodeSummary, Plan, PlayError, PlayedRun, Ports, RunReport, RunRequest, ScoringRule,
-    StopReason, play_run,
+    Cancel, ChatPolicy, Environments, EpisodeSummary, Plan, PlayError, PlayedRun, Ports, RunReport, RunRequest,
+    ScoringRule, StopReason, play_run,
 };
 use clawhost_testkit::{Counting, Free, Judge, Memory, Parrot, Silent, Still, plan};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ async fn play_ports(plan: Plan, ports: Ports, cancel: &Cancel) -> Result<RunRepo
 /// Ports with a model that repeats its input.
 fn ports(environment: Counting, rewards: Vec<Judge>, store: Arc<Memory>) -> Ports {
     Ports {
-        environment: Arc::new(environment),
+        environments: Environments::One(Arc::new(environment)),
         rewards: rewards.into_iter().map(|judge| ScoringRule::new(Arc::new(judge), vec![])).collect(),
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store,
@@ -318,7 +319,7 @@ async fn a_resumed_run_plays_only_missing_groups() {
     *store.recorded.lock().unwrap() = kept.into_iter().filter(|recorded| recorded.episode.index != 5).collect();
     let environment = Arc::new(Counting::default());
     let ports = ports(Counting::default(), vec![Judge::giving(1.0)], store.clone());
-    let ports = Ports { environment: environment.clone(), ..ports };
+    let ports = Ports { environments: Environments::One(environment.clone()), ..ports };
     let plan = Plan { group: 4, ..plan(40) };
     let request = RunRequest { recorded: Some(earlier), ..RunRequest::new(RunId("run-test".into()), plan, ports) };
     let PlayedRun { report, episodes } = play_run(request, &Cancel::default(), &Silent).await.unwrap();

@@ -2,14 +2,14 @@
 
 use super::*;
 use clawhost_core::{Clock, Episode, RewardSource, StoreError};
-use clawhost_play::{EpisodeSource, Rescoring, RewardFunction, ScoreReport, Unread, score_stored};
+use clawhost_play::{Environments, EpisodeSource, Rescoring, RewardFunction, ScoreReport, Unread, score_stored};
 use clawhost_testkit::Marks;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 async fn play_rules(plan: Plan, rewards: Vec<ScoringRule>) -> (RunReport, Arc<Memory>) {
     let store = Arc::new(Memory::default());
     let ports = Ports {
-        environment: Arc::new(Counting::default()),
+        environments: Environments::One(Arc::new(Counting::default())),
         rewards,
         policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
         store: store.clone(),
@@ -270,7 +270,7 @@ async fn a_backwards_clock_changes_no_result() {
     for clock in [Arc::new(Still) as Arc<dyn Clock>, Arc::new(Skewed(AtomicU64::new(u64::MAX / 2)))] {
         let store = Arc::new(Memory::default());
         let ports = Ports {
-            environment: Arc::new(Counting::default()),
+            environments: Environments::One(Arc::new(Counting::default())),
             rewards: vec![rule(Judge::by_seed())],
             policy: ChatPolicy::new(Arc::new(Parrot::default()), None, Sampling::default()),
             store: store.clone(),

@@ -23,7 +23,7 @@ async fn converse(says: Vec<Message>) -> (Arc<Episode>, Vec<ModelRequest>, Vec<(
     let (store, environment) = (Arc::new(Memory::default()), Handy::default());
     let seen = environment.seen.clone();
     let ports = Ports {
-        environment: Arc::new(environment),
+        environments: Environments::One(Arc::new(environment)),
         rewards: vec![],
         policy: ChatPolicy::new(model.clone(), None, Sampling::default()),
         store: store.clone(),

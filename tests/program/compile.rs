@@ -119,14 +119,7 @@ async fn the_host_serves_during_a_compilation() {
     let compiling = tokio::spawn(async move { refused(&busy, &bomb).await });
     let mut served = 0;
     while !compiling.is_finished() {
-        let task = clawhost_core::Task {
-            id: "train-0".into(),
-            split: "train".into(),
-            input: String::new(),
-            reference: None,
-            tags: vec![],
-            extra: vec![],
-        };
+        let task = clawhost_core::Task::new("train", "train-0");
         let answers = clawhost_core::ModelCallSource::Live;
         let params = clawhost_core::StartParams { task, context: Default::default(), max_turns: 9, answers };
         clawhost_core::Environment::start(&plugin, params).await.map(|_| ()).unwrap();

@@ -48,6 +48,7 @@ mod hostile_models;
 mod learn;
 mod live;
 mod local_weights;
+mod mixtures;
 mod models;
 mod operate;
 mod playbooks;

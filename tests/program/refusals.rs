@@ -170,7 +170,12 @@ fn invalid_options_and_texts_are_refused() {
         &["names no model", "anthropic:MODEL@"],
     );
     check(&bench, &["run", &guess, "--reward", &format!("{exact}#source=mine")], 2, &["`mine` is not a source"]);
-    check(&bench, &["run", &format!("{guess}#weight=2")], 2, &["only rewards of a run have a `#`"]);
+    check(
+        &bench,
+        &["run", &format!("{guess}#weight=2")],
+        2,
+        &["only rewards (#weight=W&source=S&for=PART) and environments that are mixed in"],
+    );
     check(
         &bench,
         &["run", &guess, "--grant", "llm:a b=follower"],

@@ -140,7 +140,9 @@ impl AppError {
             Self::Gateway(GatewayError::Randomness(_) | GatewayError::Stopped) => ErrorKind::Other,
             Self::Gateway(_) => ErrorKind::Usage,
             Self::Play(error) | Self::Learning(LearningError::Play(error)) => match error {
-                PlayError::UnknownSplit { .. } | PlayError::NoTasks { .. } => ErrorKind::Usage,
+                PlayError::UnknownSplit { .. } | PlayError::NoTasks { .. } | PlayError::Mixture { .. } => {
+                    ErrorKind::Usage
+                }
                 PlayError::Tasks(_) => ErrorKind::Plugin,
                 PlayError::Store(_) => ErrorKind::Store,
                 PlayError::Cancelled => ErrorKind::Cancelled,

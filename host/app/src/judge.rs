@@ -23,7 +23,7 @@ pub(crate) async fn judge(
         return Ok(None);
     }
     let (host, store, grants) = (workspace.host()?, workspace.store(), ModelGrants::default());
-    let plain = |plugin: &PluginSpec| RewardSpec { plugin: plugin.clone(), weight: 1.0, source: None };
+    let plain = |plugin: &PluginSpec| RewardSpec { plugin: plugin.clone(), weight: 1.0, source: None, part: None };
     let specs: Vec<RewardSpec> = rewards.iter().map(plain).collect();
     let rules = Plugins { host: &host, store: &store, grants: &grants, events }.rewards(&specs).await?;
     let rules: Arc<[ScoringRule]> = rules.into();

@@ -38,6 +38,7 @@ mod keys;
 pub mod learn;
 pub mod local_models;
 mod masked;
+mod mixing;
 mod models;
 mod no_runs;
 mod outcome;
@@ -108,6 +109,7 @@ pub use host::HostSettings;
 pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, rehearse};
+pub use mixing::MixtureError;
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,
 };

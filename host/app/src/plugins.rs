@@ -23,9 +23,9 @@ pub(crate) struct Plugins<'a> {
 }
 
 impl Plugins<'_> {
-    /// Loads the environment.
-    pub(crate) async fn environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
-        self.open_environment(spec).await.map_err(|error| error.of_option(Key::Plugin))
+    /// Loads the environment of an option.
+    pub(crate) async fn environment(&self, spec: &PluginSpec, key: Key) -> Result<EnvironmentPlugin, AppError> {
+        self.open_environment(spec).await.map_err(|error| error.of_option(key))
     }
 
     async fn open_environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
@@ -45,8 +45,8 @@ impl Plugins<'_> {
 
     async fn open_rewards(&self, specs: &[RewardSpec]) -> Result<Vec<ScoringRule>, AppError> {
         let mut rewards: Vec<ScoringRule> = Vec::new();
-        let mut seen: Vec<(Digest, Attributes)> = Vec::new();
-        for RewardSpec { plugin, weight, source } in specs {
+        let mut seen: Vec<(Digest, Attributes, Option<String>)> = Vec::new();
+        for RewardSpec { plugin, weight, source, part } in specs {
             let bytes = self.host.read(Path::new(&plugin.path))?;
             let reward = self.load(self.host.reward(&plugin.path, &bytes, self.grants.clone())).await?;
             check_options(&reward.description().about, &plugin.options)?;
@@ -55,13 +55,18 @@ impl Plugins<'_> {
             keep_plugin(self.store, reward.identity(), "reward", bytes).await?;
             let mut options = plugin.options.clone();
             options.sort();
-            let key = (reward.identity().digest, options);
-            if seen.contains(&key) {
+            let key = (reward.identity().digest, options, part.clone());
+            // One for all parts judges the episodes of each.
+            let counts_twice = |(digest, options, of): &(Digest, Attributes, Option<String>)| {
+                (digest, options) == (&key.0, &key.1) && (of.is_none() || key.2.is_none() || *of == key.2)
+            };
+            if seen.iter().any(counts_twice) {
                 return Err(RequestError::RewardTwice { reward: reward.identity().name.clone() }.into());
             }
             seen.push(key);
             let rule = ScoringRule::new(Arc::new(reward), plugin.options.clone());
-            rewards.push(ScoringRule { weight: *weight, source: source.unwrap_or(rule.source), ..rule });
+            let source = source.unwrap_or(rule.source);
+            rewards.push(ScoringRule { weight: *weight, source, part: part.clone(), ..rule });
         }
         Ok(rewards)
     }

@@ -14,6 +14,7 @@ impl RequestError {
             Self::ModelFolder { .. } => "model_folder",
             Self::OneKeyFile { .. } => "one_key_file",
             Self::EmptyKeyFile { .. } => "empty_key_file",
+            Self::Mixture(_) => "mixture",
             Self::SystemPromptUnsupported { .. } => "system_prompt_unsupported",
             Self::RewardTwice { .. } => "reward_twice",
             Self::File { .. } => "file",

@@ -1,5 +1,6 @@
 //! Invalid requests. `request_hints` suggests remedies for them.
 
+use crate::MixtureError;
 use crate::error_words::{did_you_mean, differences, known_aliases, listed, which_model};
 use clawhost_core::{FEEDBACK_KEY_BYTES, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption};
 use clawhost_model::LocalModelError;
@@ -8,6 +9,9 @@ use clawhost_run_config::Difference;
 /// An invalid request.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
+    /// A mixture of environments that cannot be played or judged.
+    #[error(transparent)]
+    Mixture(#[from] MixtureError),
     /// An option that a plugin does not read.
     #[error("{unknown}{}", did_you_mean(nearest.as_deref()))]
     UnknownOption {

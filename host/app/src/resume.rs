@@ -78,7 +78,7 @@ pub(crate) fn begin(
     match wanted {
         Some(wanted) => Err(refusal(workspace, reader.as_ref(), &wanted.0, spec)?),
         None => {
-            let environment = spec.environment.plugin.as_ref().map(|plugin| plugin.name.clone()).unwrap_or_default();
+            let environment = spec.environment_name().unwrap_or_default();
             let is_like = |row: &RunRow| row.kind == kind(spec) && row.environment == environment;
             let newest = reader.runs(None)?.into_iter().find(is_like);
             if let Some(row) = newest.filter(|row| row.state != RunState::Finished)

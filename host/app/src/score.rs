@@ -65,12 +65,16 @@ pub struct RewardInUse {
     pub source: RewardSource,
     /// Its weight among rewards of its source.
     pub weight: f64,
+    /// The part of a mixture whose episodes it judges; `None`: all episodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 impl From<&ScoringRule> for RewardInUse {
     fn from(rule: &ScoringRule) -> Self {
-        let ScoringRule { reward, options, source, weight } = rule;
-        Self { reward: reward.identity().clone(), options: options.clone(), source: *source, weight: *weight }
+        let ScoringRule { reward, options, source, weight, part } = rule;
+        let (reward, options, part) = (reward.identity().clone(), options.clone(), part.clone());
+        Self { reward, options, source: *source, weight: *weight, part }
     }
 }
 
@@ -132,7 +136,7 @@ pub async fn score(
         wanted.push((lease.ok_or_else(|| RequestError::RunBusy { run: row.id.0.clone() })?, row.id));
     }
     let (host, store) = (workspace.host()?, workspace.store());
-    let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None };
+    let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None, part: None };
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
     let rules = plugins.rewards(&rewards).await?;
@@ -151,10 +155,9 @@ pub async fn score(
         let progress = |done| events.event(Event::Progress { done, total });
         let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
         for one in &report.unread {
-            match unread
-                .iter_mut()
-                .find(|known: &&mut Unread| (&known.reward, &known.reads) == (&one.reward, &one.reads))
-            {
+            match unread.iter_mut().find(|known: &&mut Unread| {
+                (&known.reward, &known.reads, &known.part) == (&one.reward, &one.reads, &one.part)
+            }) {
                 Some(known) => known.episodes += one.episodes,
                 None => unread.push(one.clone()),
             }

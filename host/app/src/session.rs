@@ -2,15 +2,16 @@
 //! plugins and models, and the text of the system prompt.
 
 use crate::events::EventSink;
+use crate::mixing::{Loaded, check_rewards, check_shares};
 use crate::models::{ModelFactory, Opened};
 use crate::plugins::Plugins;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Environment as _, Llm, Sampling, SpecDocument};
-use clawhost_engine::{EnvironmentPlugin, Host, ModelGrants};
+use clawhost_core::{Llm, Sampling, SpecDocument};
+use clawhost_engine::{Host, ModelGrants};
 use clawhost_model::LocalModel;
 use clawhost_play::{ChatPolicy, Plan, Ports, ScoringRule};
 use clawhost_providers::Ledger;
-use clawhost_run_config::RunSpec;
+use clawhost_run_config::{Key, RunSpec};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub(crate) struct Session<'a> {
     pub(crate) model: Arc<dyn Llm>,
     ignores_system_prompt: bool,
     pub(crate) grants: ModelGrants,
-    pub(crate) environment: Arc<EnvironmentPlugin>,
+    pub(crate) loaded: Loaded,
     pub(crate) rewards: Vec<ScoringRule>,
     /// The specification, with the identities of everything that was loaded.
     pub(crate) spec: RunSpec,
@@ -59,16 +60,16 @@ impl<'a> Session<'a> {
         let host = workspace.host()?;
         let store = workspace.store();
         let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
-        let environment = plugins.environment(&spec.environment).await?;
+        let loaded = Loaded::open(&plugins, &mut spec).await?;
+        check_shares(&spec, &loaded.environments).map_err(|error| AppError::from(error).of_option(Key::Mix))?;
         let rewards = plugins.rewards(&spec.rewards).await?;
+        check_rewards(&loaded.environments, &rewards).map_err(|error| AppError::from(error).of_option(Key::Rewards))?;
         spec.policy.identity = Some(model.identity());
-        spec.environment.plugin = Some(environment.identity().clone());
         for (named, rule) in spec.rewards.iter_mut().zip(&rewards) {
             named.plugin.plugin = Some(rule.reward.identity().clone());
             named.source = Some(rule.source);
         }
-        let environment = Arc::new(environment);
-        Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, environment, rewards, spec })
+        Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, loaded, rewards, spec })
     }
 
     /// Fails if the model's chat template omits system messages, so that `what` would have no effect.
@@ -81,10 +82,9 @@ impl<'a> Session<'a> {
         Plugins { host: &self.host, store, grants: &self.grants, events }
     }
 
-    /// The name of the playbook: the configured one, or that of the environment.
+    /// The name of the playbook: the configured one, or that of the environments.
     pub(crate) fn playbook_name(&self) -> String {
-        let named = self.spec.playbook.as_ref().map(|playbook| playbook.name.clone());
-        named.unwrap_or_else(|| self.environment.identity().name.clone())
+        self.spec.playbook_name().unwrap_or_default()
     }
 
     /// The number of episodes, and limits.
@@ -96,7 +96,8 @@ impl<'a> Session<'a> {
             concurrency: usize::from(play.concurrency),
             seed: play.seed,
             split: play.tasks.clone(),
-            options: self.spec.environment.options.clone(),
+            // The options of parts belong to the parts.
+            options: if self.spec.mix.is_empty() { self.spec.environment.options.clone() } else { Vec::new() },
             max_turns: play.max_turns,
             branch_at: play.branch_at,
             first_group: 0,
@@ -114,7 +115,7 @@ impl<'a> Session<'a> {
         let policy = &self.spec.policy;
         let sampling = Sampling { temperature: policy.temperature, top_p: policy.top_p, max_tokens: policy.max_tokens };
         Ports {
-            environment: self.environment.clone(),
+            environments: self.loaded.environments.clone(),
             rewards: self.rewards.clone(),
             policy: ChatPolicy::new(self.model.clone(), policy.system_prompt.clone(), sampling),
             store: self.workspace.store(),
@@ -130,7 +131,7 @@ impl<'a> Session<'a> {
 
     /// A short description.
     pub(crate) fn title(&self) -> String {
-        let (environment, model) = (self.environment.identity(), self.model.identity());
+        let (environment, model) = (self.loaded.environments.identity(), self.model.identity());
         format!(
             "{} {} with {}:{}, seed {}",
             environment.name, environment.version, model.provider, model.model, self.spec.play.seed

@@ -96,7 +96,10 @@ pub async fn list_tasks(
     let environment = announced(&host, events, loading).await?;
     check_options(&environment.description().about, &plugin.options)?;
     environment.check_options(&plugin.options).await?;
-    let wanted = split.as_ref().map(|name| split_of(&environment, Some(name))).transpose()?;
+    let wanted = split
+        .as_ref()
+        .map(|name| split_of(&environment.identity().name, &environment.description().splits, Some(name)))
+        .transpose()?;
     let context = Context { seed: *seed, options: plugin.options.clone() };
     let mut splits = Vec::new();
     for Split { name, tasks } in &environment.description().splits {

@@ -100,7 +100,7 @@ fn name(run: &ComparedRun) -> String {
 
 fn row(run: &ComparedRun) -> [String; 10] {
     let ComparedRun { spec, episodes, reward, before, lift, cost, .. } = run;
-    let environment = summary::plugin(&spec.environment) + &summary::query(&spec.environment.options);
+    let environment = summary::environments(spec);
     let spent = cost.spent.tokens.saturating_add(cost.test.tokens);
     let money = cost.spent.money.zip(cost.test.money).map(|(one, other)| one + other);
     [

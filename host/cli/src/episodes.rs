@@ -224,7 +224,7 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
     match &episode.origin {
         EpisodeOrigin::Simulated(Simulated { environment: PluginIdentity { name, version, digest }, seed, .. }) => {
             writeln!(out, "{}{name} {version} ({})", row("environment"), digest.short())?;
-            writeln!(out, "{}{}, seed {seed}", row("task"), safe(&episode.task.id))?;
+            writeln!(out, "{}{}, seed {seed}", row("task"), safe(&episode.task.key()))?;
         }
         EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias }, withheld }) => {
             writeln!(out, "{}{}, which asked for the model {}", row("agent"), safe(agent), safe(alias))?;

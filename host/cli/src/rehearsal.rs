@@ -1,6 +1,6 @@
 //! The plan of a learning run, for people and for machines.
 
-use crate::summary::plugin;
+use crate::summary::{environments, mixed};
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::budget::BudgetPlan;
@@ -16,11 +16,9 @@ fn calls(rehearsal: &Rehearsal) -> (u64, u64) {
 }
 
 /// The playbook that is learned or read.
-fn playbook(spec: &RunSpec) -> Option<&str> {
-    let named = spec.playbook.as_ref().map(|playbook| playbook.name.as_str());
-    // Without a name, the harness learns the playbook with the environment's name.
-    let environment = || spec.environment.plugin.as_ref().map(|plugin| plugin.name.as_str());
-    named.or_else(|| spec.harness().and_then(|_| environment()))
+fn playbook(spec: &RunSpec) -> Option<String> {
+    // Without a name, the harness learns the playbook with the environment's name; other layers read none.
+    spec.playbook_name().filter(|_| spec.playbook.is_some() || spec.harness().is_some())
 }
 
 /// One JSON document.
@@ -33,12 +31,15 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         at_most.insert("policy_calls".to_owned(), calls.into());
         at_most.insert("tokens_written".to_owned(), tokens.into());
     }
-    let document = json!({
+    let mut document = json!({
         "format": 1, "dry_run": true, "plan": plan, "digest": digest,
         "environment": spec.environment.plugin, "policy": spec.policy.identity, "playbook": playbook(spec),
         "parameters": model.map(|model| model.parameters), "config": spec.published(), "at_most": at_most,
         "budget": budget,
     });
+    if let (Some(document), Some(mixed)) = (document.as_object_mut(), mixed(spec)) {
+        document.insert("mixture".to_owned(), mixed);
+    }
     crate::terminal::json(&document)?;
     Ok(())
 }
@@ -47,7 +48,7 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
 pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     let Rehearsal { spec, plan, digest, judges, model, episodes, budget: division } = rehearsal;
     let mut out = crate::terminal::stdout();
-    writeln!(out, "environment {}", plugin(&spec.environment))?;
+    writeln!(out, "environment {}", environments(spec))?;
     match (model, &spec.policy.identity) {
         (Some(ModelSize { parameters, context }), _) => {
             writeln!(out, "model       {} weights, context {context}", thousands(*parameters))?;

@@ -242,7 +242,7 @@ fn text(out: &mut impl Write, details: &RunDetails, resume: Option<&str>) -> std
 /// The environment, the policy and the rewards.
 fn described(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     let split = spec.play.tasks.as_ref().map(|split| format!(", split {}", escaped(split, 80))).unwrap_or_default();
-    let environment = summary::plugin(&spec.environment) + &summary::query(&spec.environment.options);
+    let environment = summary::environments(spec);
     writeln!(out, "{}{environment}{split}, seed {}", row("environment"), spec.play.seed)?;
     let policy = match &spec.policy.identity {
         Some(LlmIdentity { provider, model, .. }) if provider == model => provider.clone(),

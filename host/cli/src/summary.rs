@@ -2,8 +2,8 @@
 
 use clawhost_app::{Played, Timing, time};
 use clawhost_core::{Attributes, LlmIdentity, PluginIdentity, RunId, counted, escaped, thousands};
-use clawhost_play::{Branching, FailureCount, Plan, RunReport, StopReason};
-use clawhost_run_config::{PluginSpec, RewardSpec, RunSpec};
+use clawhost_play::{Branching, FailureCount, PartReport, Plan, RunReport, StopReason};
+use clawhost_run_config::{PartSpec, PluginSpec, RewardSpec, RunSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -22,6 +22,30 @@ pub(crate) fn plugin(plugin: &PluginSpec) -> String {
     }
 }
 
+/// The environment with its options; of a mixture, all parts.
+pub(crate) fn environments(spec: &RunSpec) -> String {
+    let first = plugin(&spec.environment) + &query(&spec.environment.options);
+    let total: f64 = 1.0 + spec.mix.iter().map(|part| part.weight).sum::<f64>();
+    let share = |weight: f64| format!("{:.0} %", 100.0 * weight / total);
+    let part = |part: &PartSpec| {
+        let named = part.name.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
+        format!("{}{}{named}, {}", plugin(&part.plugin), query(&part.plugin.options), share(part.weight))
+    };
+    match spec.mix.as_slice() {
+        [] => first,
+        parts => format!("{first}, {}; {}", share(1.0), parts.iter().map(part).collect::<Vec<_>>().join("; ")),
+    }
+}
+
+/// The parts of a mixture with their settings, for JSON; `None`: there is one environment.
+pub(crate) fn mixed(spec: &RunSpec) -> Option<Value> {
+    let names = spec.part_names();
+    let plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
+    let weights = std::iter::once(1.0).chain(spec.mix.iter().map(|part| part.weight));
+    let part = |((name, plugin), weight): ((&String, &PluginSpec), f64)| json!({ "part": name, "weight": weight, "environment": plugin.plugin, "options": plugin.options });
+    (!spec.mix.is_empty()).then(|| names.iter().zip(plugins).zip(weights).map(part).collect())
+}
+
 /// A reward with its settings.
 fn reward(reward: &RewardSpec) -> Value {
     let mut document = json!(reward.plugin.plugin);
@@ -29,6 +53,9 @@ fn reward(reward: &RewardSpec) -> Value {
         document.insert("options".to_owned(), json!(reward.plugin.options));
         document.insert("source".to_owned(), json!(reward.source));
         document.insert("weight".to_owned(), json!(reward.weight));
+        if let Some(part) = &reward.part {
+            document.insert("part".to_owned(), json!(part));
+        }
     }
     document
 }
@@ -46,7 +73,7 @@ pub(crate) fn spent(timing: &Timing) -> Value {
 pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
     let Played { run, spec, report, timing, .. } = played;
     let seconds = timing.wall.as_secs_f64();
-    let document = json!({
+    let mut document = json!({
         "format": 1,
         "state_id": report.state_id,
         "content_root": report.content_root,
@@ -80,6 +107,10 @@ pub(crate) fn json(played: &Played) -> anyhow::Result<()> {
             "spent": spent(timing),
         },
     });
+    if let (Some(document), Some(mixed)) = (document.as_object_mut(), mixed(spec)) {
+        document.insert("mixture".to_owned(), mixed);
+        document.insert("parts".to_owned(), json!(report.parts));
+    }
     crate::terminal::json(&document)?;
     Ok(())
 }
@@ -127,7 +158,7 @@ fn row(label: &str) -> String {
 pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
     let Played { run, spec, report, .. } = played;
     let mut out = crate::terminal::stdout();
-    let environment = plugin(&spec.environment) + &query(&spec.environment.options);
+    let environment = environments(spec);
     writeln!(out, "{}{environment}, split {}", row("environment"), escaped(&report.split, 80))?;
     if let Some(LlmIdentity { provider, model, version }) = &spec.policy.identity {
         let policy = if provider == model { provider.clone() } else { format!("{provider} {model} at {version}") };
@@ -141,7 +172,8 @@ pub(crate) fn text(played: &Played) -> anyhow::Result<()> {
         let mean = mean.map_or_else(|| ": no value".to_owned(), |mean| format!(": {mean:.3}"));
         let weight = if reward.weight == 1.0 { String::new() } else { format!(", weight {}", reward.weight) };
         let source = reward.source.map(|source| format!(", {}", source.name())).unwrap_or_default();
-        let named = plugin(&reward.plugin) + &query(&reward.plugin.options);
+        let part = reward.part.as_ref().map(|part| format!(" for {part}")).unwrap_or_default();
+        let named = plugin(&reward.plugin) + &query(&reward.plugin.options) + &part;
         writeln!(out, "{}{named}{source}{weight}{mean}", row("scored by"))?;
     }
     let endings: Vec<String> =
@@ -183,7 +215,7 @@ fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) ->
                 let bar = "█".repeat((count * BAR).div_ceil(most));
                 writeln!(out, "{}{label:>14} {bar} {count}", row(""))?;
             }
-            Ok(())
+            report.parts.iter().try_for_each(|of| part(out, of))
         }
         None if spec.rewards.is_empty() => {
             writeln!(out, "{}not scored: name a reward with --reward R.wasm", row("reward"))
@@ -191,6 +223,22 @@ fn rewards(out: &mut impl std::io::Write, spec: &RunSpec, report: &RunReport) ->
         None if report.failed > 0 => writeln!(out, "{}not scored: see the failures below", row("reward")),
         None => writeln!(out, "{}not scored: no reward was applicable", row("reward")),
     }
+}
+
+/// The rewards of one part of a mixture.
+fn part(out: &mut impl std::io::Write, report: &PartReport) -> std::io::Result<()> {
+    let PartReport { part, episodes, reward_mean, reward_interval, failed, .. } = report;
+    let mean = reward_mean.map_or_else(|| "not scored".to_owned(), |mean| format!("{mean:.3}"));
+    let interval =
+        reward_interval.map(|i| format!("  95 % interval {:.3} to {:.3}", i.low, i.high)).unwrap_or_default();
+    let failed = if *failed > 0 { format!(", {} failed", thousands(*failed)) } else { String::new() };
+    writeln!(
+        out,
+        "{}{} {mean}{interval}  ({}{failed})",
+        row("  of part"),
+        escaped(part, 80),
+        counted(*episodes, "episode")
+    )
 }
 
 /// How episodes of groups shared turns.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Task {
     /// Id, unique in the environment for one seed and one set of options.
     pub id: String,
+    /// The part of a mixture of environments that it belongs to; `None`: the run has one environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// The split it belongs to.
     pub split: String,
     /// The task's text; may be empty.
@@ -28,11 +31,20 @@ impl Task {
     pub fn new(split: &str, id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
+            part: None,
             split: split.to_owned(),
             input: String::new(),
             reference: None,
             tags: Vec::new(),
             extra: Vec::new(),
+        }
+    }
+
+    /// A name of the task that is unique in its run: its id, behind its part and a slash in a mixture.
+    pub fn key(&self) -> String {
+        match &self.part {
+            None => self.id.clone(),
+            Some(part) => format!("{part}/{}", self.id),
         }
     }
 

@@ -133,6 +133,7 @@ pub(crate) fn usage_to(usage: &Usage) -> wit::Usage {
 pub(crate) fn task_from(task: wit::Task) -> Task {
     Task {
         id: task.id,
+        part: None,
         split: task.split,
         input: task.input,
         reference: task.reference,

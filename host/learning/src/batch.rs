@@ -60,7 +60,7 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
         })
         .collect();
     Some(Group {
-        task: first.task.id.clone(),
+        task: first.task.key(),
         seed: first.seed(),
         propensity: playbook(first).map_or(1.0, |playbook| playbook.propensity),
         members,

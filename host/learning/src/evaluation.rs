@@ -7,6 +7,7 @@
 
 use crate::experience::by_group;
 use crate::factorial::effects;
+use crate::parts::{PartEvaluation, of_part};
 use crate::playbook_guidance::Arms;
 use crate::report::{ArmReport, Evaluation, Mean, Missing, SideTries};
 use crate::sides::Sides;
@@ -17,11 +18,11 @@ use crate::{LearningError, Staged};
 use clawhost_core::{Context, RunId, RunKind, RunLabels, SpecDocument};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_play::{
-    Cancel, ChatPolicy, GroupTries, Guidance, Observer, Plan, Ports, RunReport, RunRequest, ScoringRule, Tasks,
+    Cancel, ChatPolicy, GroupTries, Guidance, Observer, Part, Plan, Ports, RunReport, RunRequest, ScoringRule, Tasks,
     TriesMeasure, play_run, range, tries_measures,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// First position of a test on half of a split: far beyond every position of the gate, which uses the other half, so that no
@@ -154,7 +155,7 @@ impl EvaluationStage {
         let tested: Vec<Tested> = tested.into_iter().map(Option::unwrap_or_default).collect();
         let mut evaluation = self.compared(&arms, &tested, context);
         let tasks = test_tasks(context).await?;
-        evaluation.reused = context.lineage.tested_before(context.plan.test_pairs, tasks.len() as u64);
+        evaluation.reused = reused(context.lineage.test, context.plan.test_pairs, &tasks);
         Ok(evaluation)
     }
 
@@ -177,6 +178,8 @@ impl EvaluationStage {
         let rules = &context.ports.rewards;
         let against = |other: &Tested| compare(context.splits, (first, other), 1, rules);
         let mut evaluation = against(last);
+        let parts = context.ports.environments.parts();
+        evaluation.parts = compare_parts(parts, context.splits, (first, last), 1, rules);
         if self.names.len() > 1 {
             evaluation.effects = effects(&self.names, arms, tested);
             let names = |arm: &Arm| -> Vec<String> {
@@ -202,10 +205,10 @@ fn policy_of(stages: &[Box<dyn LearningStage>], arm: &Arm, policy: ChatPolicy) -
 
 /// The test tasks of a run, in the order of its playbook.
 async fn test_tasks(context: &StageContext<'_>) -> Staged<Tasks> {
-    let (environment, play) = (context.ports.environment.as_ref(), &context.plan.play);
+    let (environments, play) = (&context.ports.environments, &context.plan.play);
     let asked = Context { seed: play.seed, options: play.options.clone() };
     let wanted = listed(context.lineage.test, context.plan.test_pairs);
-    Ok(context.splits.test.fetch(environment, &asked, context.lineage.order, wanted).await?)
+    Ok(context.splits.test.fetch(environments, &asked, context.lineage.order, wanted).await?)
 }
 
 /// Plays arms side by side on the test tasks. They differ only in their guidance.
@@ -247,10 +250,7 @@ fn tested(
         for member in members {
             let number = member.index / arms.max(1) as u64 % tries;
             if let Some(tested) = tested.get_mut(arm(place, member.index)) {
-                tested.insert(
-                    place.saturating_mul(tries).saturating_add(number),
-                    (member.task.id.clone(), member.reward),
-                );
+                tested.insert(place.saturating_mul(tries).saturating_add(number), (member.task.key(), member.reward));
             }
         }
     }
@@ -287,6 +287,38 @@ fn compare(splits: &Splits, (before, after): (&Tested, &Tested), tries: u64, rew
     evaluation(splits, rows, tries, rewards)
 }
 
+/// The same for each part of a mixture.
+fn compare_parts(
+    parts: &[Part],
+    splits: &Splits,
+    (before, after): (&Tested, &Tested),
+    tries: u64,
+    rewards: &[ScoringRule],
+) -> Vec<PartEvaluation> {
+    let compared = |part: &Part| {
+        let sides = (of_part(part, before), of_part(part, after));
+        let rules: Vec<ScoringRule> =
+            rewards.iter().filter(|rule| rule.applies_to(Some(&part.name))).cloned().collect();
+        let Evaluation { pairs, tasks, missing, before, after, lift, .. } =
+            compare(splits, (&sides.0, &sides.1), tries, &rules);
+        PartEvaluation { part: part.name.clone(), pairs, tasks, missing, before, after, lift }
+    };
+    parts.iter().map(compared).collect()
+}
+
+/// How many different tasks of a test that begins at position `first` were tested at earlier positions. Position `p` plays task `p`
+/// modulo their number.
+fn reused(first: u64, pairs: u64, tasks: &Tasks) -> u64 {
+    let round = tasks.len() as u64;
+    let of = |positions: std::ops::Range<u64>| -> BTreeSet<String> {
+        let task =
+            |position: u64| tasks.get(usize::try_from(position % round.max(1)).ok()?).map(|(task, _)| task.key());
+        positions.filter_map(task).collect()
+    };
+    let (earlier, now) = (of(0..first.min(round)), of(first..first.saturating_add(pairs.min(round))));
+    earlier.intersection(&now).count() as u64
+}
+
 /// Compares rewards before and after, by task.
 fn evaluation(
     splits: &Splits,
@@ -320,6 +352,7 @@ fn evaluation(
         after: mean(after),
         // A policy that draws nothing repeats itself: several tries are no more than one.
         lift: Mean::of(lift).map(|lift| lift.widened(pairs.div_ceil(tries))),
+        parts: Vec::new(),
         arms: Vec::new(),
         effects: Vec::new(),
         reused: 0,
@@ -340,10 +373,10 @@ pub async fn evaluate_playbooks(
     (config, labels): (SpecDocument, RunLabels),
     (cancel, observer): (&Cancel, &dyn Observer),
 ) -> Result<(Evaluation, RunReport), LearningError> {
-    let splits = Splits::of(ports.environment.as_ref(), None)?;
+    let splits = Splits::of(&ports.environments, None)?;
     let context = Context { seed: play.seed, options: play.options.clone() };
-    let tasks = splits.test.fetch(ports.environment.as_ref(), &context, play.seed, pairs).await?;
-    let rewards = ports.rewards.clone();
+    let tasks = splits.test.fetch(&ports.environments, &context, play.seed, pairs).await?;
+    let (rewards, environments) = (ports.rewards.clone(), ports.environments.clone());
     let arm = |view: PlaybookView| Some(Arc::new(crate::UniformPlaybook(view)) as Arc<dyn Guidance>);
     ports.policy = ports.policy.guided(Arc::new(Arms::new(vec![arm(before), arm(after)], play.seed)));
     let tries = play.tries.max(1);
@@ -364,9 +397,34 @@ pub async fn evaluate_playbooks(
     let nothing = Tested::new();
     let (first, second) = (arms.first().unwrap_or(&nothing), arms.get(1).unwrap_or(&nothing));
     let mut evaluation = compare(&splits, (first, second), tries, &rewards);
+    evaluation.parts = compare_parts(environments.parts(), &splits, (first, second), tries, &rewards);
     if tries > 1 {
         let [before, after] = [first, second].map(|side| tries_of(side, tries, &rewards));
         evaluation.tries = Some(SideTries { before, after });
     }
     Ok((evaluation, played.report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{Digest, Task};
+
+    #[test]
+    fn the_tasks_that_earlier_runs_tested_are_counted() {
+        let check = |names: &str, first: u64, pairs: u64, expect: u64| {
+            let task = |name: char| (Arc::new(Task::new("test", name.to_string())), Digest::of(b"task"));
+            let tasks: Tasks = names.chars().map(task).collect();
+            assert_eq!(reused(first, pairs, &tasks), expect, "{names} from {first}, {pairs} pairs");
+        };
+        check("abcd", 0, 4, 0);
+        check("abcd", 2, 2, 0);
+        check("abcd", 2, 3, 1);
+        check("abcd", 4, 4, 4);
+        check("abcd", 9, 2, 2);
+        check("abcd", 3, 100, 3);
+        // A part of a mixture with one task repeats it.
+        check("axbxcx", 2, 4, 1);
+        check("", 3, 3, 0);
+    }
 }

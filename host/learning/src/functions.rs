@@ -9,7 +9,7 @@ use clawhost_core::{
     About, Change, Clock, Context, Entry, Environment, Episode, Failure, Meter, Playbook, PluginIdentity, Proposal,
     Reflector, Reward, Usage,
 };
-use clawhost_play::{ChatPolicy, Ports, ScoringRule};
+use clawhost_play::{ChatPolicy, Environments, Ports, ScoringRule};
 use std::sync::Arc;
 
 /// A reflector that calls a function with a group; the function returns lessons.
@@ -90,7 +90,7 @@ impl LearnPorts {
         };
         Self {
             play: Ports {
-                environment: Arc::new(environment),
+                environments: Environments::One(Arc::new(environment)),
                 rewards: vec![ScoringRule::new(Arc::new(reward), Vec::new())],
                 policy,
                 store: store.clone(),

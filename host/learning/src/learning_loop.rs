@@ -10,9 +10,9 @@
 //! All decisions are functions of the plan, the seed and the models' answers. An iteration is checkpointed as a whole. Its
 //! phases have names, so that a resumed run finds the episodes that were already played.
 
-use crate::batch::unscored_reason;
 use crate::evaluation::{Baseline, EvaluationStage};
 use crate::experience::{Experience, mean_reward};
+use crate::parts::{part_rewards, unscored};
 use crate::plan::{LearnPlan, LearnPorts, learn_basis};
 use crate::report::{Evaluation, IterationReport, LearnReport, Outcome};
 use crate::rollouts::Rollouts;
@@ -167,19 +167,19 @@ impl<'a> LearningLoop<'a> {
             Some(state) => state.lineage,
             None => begun(&mut stages, learning.as_ref(), plan.play.seed).await?,
         };
-        let environment = ports.environment.clone();
-        let splits = Splits::of(environment.as_ref(), plan.play.split.as_deref())?;
+        let environments = ports.environments.clone();
+        let splits = Splits::of(&environments, plan.play.split.as_deref())?;
         let context = Context { seed: plan.play.seed, options: plan.play.options.clone() };
         let needs = stages.iter().map(|stage| stage.needs(&plan));
         let (shown, decided) = needs.fold((0, 0), |(train, val), one| (one.train.max(train), one.val.max(val)));
         let wanted = plan.schedule.groups(plan.iterations, &plan.play).max(shown);
         let (order, wanted) = (lineage.order, listed(lineage.train, wanted));
-        let train = fetch_shuffled(environment.as_ref(), &context, (&splits.train, order), wanted, |_| true).await?;
+        let train = fetch_shuffled(&environments, &context, (&splits.train, order), wanted, |_| true).await?;
         let decided = listed(lineage.gate, decided.max(1));
-        let val = splits.val.fetch(environment.as_ref(), &context, order, decided).await?;
+        let val = splits.val.fetch(&environments, &context, order, decided).await?;
         if plan.test_pairs > 0 {
             // Fail now rather than after hours of training.
-            splits.test.fetch(environment.as_ref(), &context, order, plan.test_pairs).await?;
+            splits.test.fetch(&environments, &context, order, plan.test_pairs).await?;
         }
         let (training, state) = (TrainingThread::start()?, LoopState { lineage, ..LoopState::default() });
         let source = source.unwrap_or_else(|| Box::new(Rollouts));
@@ -236,7 +236,7 @@ impl<'a> LearningLoop<'a> {
             id: self.run.clone(),
             parent: None,
             kind: RunKind::Learn,
-            environment: self.ports.environment.identity().name.clone(),
+            environment: self.ports.environments.identity().name.clone(),
             state_id: self.ports.policy.state_id(),
             config,
             basis,
@@ -356,9 +356,11 @@ impl<'a> LearningLoop<'a> {
         let episodes = experience.episodes();
         self.observer.played(number + 1, &episodes);
         let reward = mean_reward(&episodes);
-        if number == 0 && reward.is_none() {
-            // Without rewards the rest of the run would only cost money.
-            return Err(StopReason::Unscored { why: unscored_reason(&episodes) }.into());
+        // Without rewards the rest of the run would only cost money.
+        if number == 0
+            && let Some(why) = unscored(&episodes)
+        {
+            return Err(StopReason::Unscored { why }.into());
         }
         let active: Vec<usize> = (0..self.stages.len()).filter(|place| self.is_active(*place)).collect();
         let mut batches = Vec::with_capacity(active.len());
@@ -410,6 +412,7 @@ impl<'a> LearningLoop<'a> {
         let mut report = IterationReport {
             iteration: experience.number + 1,
             reward,
+            parts: part_rewards(&experience.episodes()),
             episodes: first.map_or(0, |batch| batch.episodes() as u64),
             removed: first.map_or(0, |batch| batch.removed.failed + batch.removed.unscored),
             revised: experience.played.values().flatten().filter(|episode| episode.revision() > 0).count() as u64,

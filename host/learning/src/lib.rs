@@ -21,6 +21,7 @@ mod harness;
 mod learning_loop;
 mod memory;
 mod observer;
+mod parts;
 mod phase;
 mod plan;
 mod playbook_guidance;
@@ -48,6 +49,7 @@ pub use harness::{
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;
 pub use observer::LearnObserver;
+pub use parts::{PartEvaluation, PartReward};
 pub use phase::Phase;
 pub use plan::{LearnPlan, LearnPorts, learn_digest};
 pub use playbook_guidance::UniformPlaybook;

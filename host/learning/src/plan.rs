@@ -58,7 +58,7 @@ pub fn learn_digest(plan: &LearnPlan, ports: &LearnPorts) -> Result<Digest, Lear
 
 /// The document with this digest.
 pub(crate) fn learn_basis(plan: &LearnPlan, ports: &LearnPorts) -> Result<serde_json::Value, LearningError> {
-    let splits = Splits::of(ports.play.environment.as_ref(), plan.play.split.as_deref())?;
+    let splits = Splits::of(&ports.play.environments, plan.play.split.as_deref())?;
     let stages: Vec<_> = ports.stages.iter().map(|stage| (stage.name(), stage.plan())).collect();
     // Concurrency and failure budget do not change results.
     let play = Plan { concurrency: 1, failure_budget: 0.0, ..plan.play.clone() };

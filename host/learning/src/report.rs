@@ -1,6 +1,7 @@
 //! Reports of a learning run.
 
 use crate::harness::{EvolutionReport, GateReport, Reflections};
+use crate::parts::{PartEvaluation, PartReward};
 use crate::weights::{RolloutMeasures, WeightsIteration, WeightsReport};
 use clawhost_core::{Digest, Usage};
 use clawhost_learn::budget::BudgetPlan;
@@ -153,6 +154,9 @@ pub struct IterationReport {
     pub iteration: u64,
     /// Mean reward of its training episodes as they were played; `None` if none was scored.
     pub reward: Option<f64>,
+    /// The same by part of a mixture; empty: there is one environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartReward>,
     /// Scored episodes in the batch.
     pub episodes: u64,
     /// Failed and unscored episodes.
@@ -198,6 +202,8 @@ impl IterationReport {
             let measured = layer.measurements.iter();
             named.extend(measured.map(|(metric, value)| (format!("{}.{}", layer.layer, metric.name()), value)));
         }
+        let of_part = |one: &PartReward| Some((format!("train.reward.{}", one.part), one.reward?));
+        named.extend(self.parts.iter().filter_map(of_part));
         if let Some((_, weights)) = self.weights() {
             let RolloutMeasures { pass_at, zero_variance_share, refilled_groups, tasks_passed_over, .. } =
                 &weights.rollout;
@@ -222,6 +228,9 @@ impl IterationReport {
             "events": self.layers.iter().flat_map(|layer| &layer.events).collect::<Vec<_>>(),
         });
         if let Some(document) = document.as_object_mut() {
+            if !self.parts.is_empty() {
+                document.insert("parts".to_owned(), serde_json::json!(self.parts));
+            }
             if let Some((_, harness)) = self.harness() {
                 document.insert("proposals".to_owned(), harness.proposals.into());
                 document.insert("reflections".to_owned(), serde_json::json!(harness.reflections));
@@ -286,6 +295,9 @@ pub struct Evaluation {
     pub after: Option<Mean>,
     /// Mean difference, pair by pair.
     pub lift: Option<Mean>,
+    /// The parts of a mixture, in order; empty: there is one environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartEvaluation>,
     /// Every set of layers, on the same tasks with the same seeds. Empty if only one layer learns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<ArmReport>,
@@ -549,6 +561,7 @@ mod tests {
         let mean = Some(Mean { mean: 0.5, low: 0.4, high: 0.6 });
         let found = |missing| Evaluation {
             split: "test".into(),
+            parts: Vec::new(),
             pairs: 100,
             tasks: 100,
             missing,

@@ -2,8 +2,8 @@
 //! that reported results are unbiased.
 
 use crate::LearningError;
-use clawhost_core::{Context, Digest, Environment};
-use clawhost_play::{PlayError, Tasks, fetch_shuffled, split_of};
+use clawhost_core::{Context, Digest};
+use clawhost_play::{Environments, PlayError, Tasks, fetch_shuffled, split_of};
 
 /// A set of tasks that are not used for learning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,15 +30,14 @@ impl Splits {
     ///
     /// # Errors
     /// The wanted split is `test` or `val` or does not exist, or there are no held-out tasks.
-    pub fn of(environment: &dyn Environment, wanted: Option<&str>) -> Result<Self, LearningError> {
-        let train = split_of(environment, wanted)?;
-        let name = &environment.identity().name;
+    pub fn of(environments: &Environments, wanted: Option<&str>) -> Result<Self, LearningError> {
+        let name = &environments.identity().name;
+        let train = split_of(name, environments.splits(), wanted)?;
         if train == "test" || train == "val" {
             return Err(LearningError::HeldOutSplit { environment: name.clone(), split: train });
         }
-        let others: Vec<&str> = environment
-            .description()
-            .splits
+        let others: Vec<&str> = environments
+            .splits()
             .iter()
             .filter(|split| split.name != train && split.tasks > 0)
             .map(|split| split.name.as_str())
@@ -74,13 +73,13 @@ impl HeldOut {
     /// At most `wanted` of its tasks, in an order that is drawn by the seed `order`.
     pub(crate) async fn fetch(
         &self,
-        environment: &dyn Environment,
+        environments: &Environments,
         context: &Context,
         order: u64,
         wanted: u64,
     ) -> Result<Tasks, LearningError> {
         let is_ours = |id: &str| self.half.is_none_or(|half| (Digest::of(id.as_bytes()).prefix_u64() & 1 == 1) == half);
-        let found = fetch_shuffled(environment, context, (&self.split, order), wanted, |task| is_ours(&task.id)).await;
+        let found = fetch_shuffled(environments, context, (&self.split, order), wanted, |task| is_ours(&task.id)).await;
         Ok(found.map_err(|error| match error {
             PlayError::NoTasks { environment, split } if self.half.is_some() => {
                 PlayError::NoTasks { environment, split: format!("half of {split}") }

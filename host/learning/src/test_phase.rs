@@ -67,6 +67,7 @@ mod tests {
     fn conditions(group: u32) -> Conditions {
         Conditions {
             environment: Digest::of(b"environment"),
+            parts: Vec::new(),
             grants: Grants::default(),
             branch_at: None,
             options: Attributes::new(),

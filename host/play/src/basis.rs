@@ -25,15 +25,37 @@ pub struct BasisReward(
     pub RewardSource,
     /// Its weight among rewards of its source.
     pub f64,
+    /// The part of a mixture whose episodes it scores; `None`: all episodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub Option<String>,
 );
+
+/// A part of a mixture: what determines its episodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BasisPart {
+    /// Its name.
+    pub name: String,
+    /// Its share of the groups, relative to the other parts.
+    pub weight: f64,
+    /// The environment.
+    pub environment: Digest,
+    /// Its grants.
+    pub grants: Grants,
+    /// The options of its episodes.
+    pub options: Attributes,
+}
 
 /// Everything that determines an episode of a run, except its position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conditions {
-    /// The environment.
+    /// The environment; of a mixture, the digest of what its parts are.
     pub environment: Digest,
-    /// Its grants.
+    /// The parts of a mixture; empty: there is one environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<BasisPart>,
+    /// The grants of the environment. Those of parts belong to the parts.
     pub grants: Grants,
     /// Turns that the episodes of a group share.
     pub branch_at: Option<u32>,
@@ -78,15 +100,24 @@ impl Basis {
     /// # Errors
     /// The environment does not have this split.
     pub fn of(plan: &Plan, ports: &Ports) -> Result<Self, PlayError> {
-        let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
+        let environments = &ports.environments;
+        let split = tasks::split_of(&environments.identity().name, environments.splits(), plan.split.as_deref())?;
+        let parts = environments.parts().iter().map(|part| BasisPart {
+            name: part.name.clone(),
+            weight: part.weight,
+            environment: part.environment.identity().digest,
+            grants: part.environment.grants(),
+            options: part.options_with(&plan.options),
+        });
         let rewards = ports.rewards.iter().map(|rule| {
             let reward = &rule.reward;
             let (digest, grants) = (reward.identity().digest, reward.grants());
-            BasisReward(digest, rule.options.clone(), grants, rule.source, rule.weight)
+            BasisReward(digest, rule.options.clone(), grants, rule.source, rule.weight, rule.part.clone())
         });
         let conditions = Conditions {
-            environment: ports.environment.identity().digest,
-            grants: ports.environment.grants(),
+            environment: environments.identity().digest,
+            parts: parts.collect(),
+            grants: environments.grants(),
             branch_at: plan.branch_at,
             options: plan.options.clone(),
             rewards: rewards.collect(),
@@ -122,6 +153,16 @@ impl Basis {
     /// The id of an episode.
     pub(crate) fn id(&self, index: u64) -> EpisodeId {
         EpisodeId::new(&self.config(), index)
+    }
+
+    /// The environment of an episode with this part, its grants and its options; `None`: the run has no such part.
+    pub(crate) fn environment(&self, part: Option<&str>) -> Option<(&Digest, &Grants, &Attributes)> {
+        let Conditions { environment, parts, grants, options, .. } = &self.conditions;
+        if parts.is_empty() {
+            return part.is_none().then_some((environment, grants, options));
+        }
+        let part = parts.iter().find(|known| Some(known.name.as_str()) == part)?;
+        Some((&part.environment, &part.grants, &part.options))
     }
 
     /// The group of an episode.

@@ -23,6 +23,12 @@ pub enum PlayError {
         /// The split.
         split: String,
     },
+    /// The environments cannot share a run.
+    #[error("the mixture of environments cannot be played: {why}")]
+    Mixture {
+        /// The reason.
+        why: String,
+    },
     /// The environment failed to list its tasks.
     #[error("the tasks cannot be read: {0}")]
     Tasks(Failure),
@@ -43,6 +49,7 @@ impl PlayError {
         match self {
             Self::UnknownSplit { .. } => "unknown-split",
             Self::NoTasks { .. } => "no-tasks",
+            Self::Mixture { .. } => "mixture",
             Self::Tasks(_) => "tasks",
             Self::Store(error) => error.code(),
             Self::Cancelled => "cancelled",
@@ -54,6 +61,7 @@ impl PlayError {
     pub fn hints(&self) -> Vec<Hint> {
         match self {
             Self::UnknownSplit { .. } | Self::NoTasks { .. } => vec![Hint::change("tasks")],
+            Self::Mixture { .. } => vec![Hint::change("mix")],
             Self::Store(error) => error.hints(),
             _ => Vec::new(),
         }

@@ -19,6 +19,7 @@ mod error;
 mod finished;
 mod guidance;
 mod interval;
+mod mixture;
 mod plan;
 mod play;
 mod policy;
@@ -34,18 +35,21 @@ mod tools;
 mod tries;
 mod unread;
 
-pub use basis::{Basis, BasisReward, Conditions, run_digest};
+pub use basis::{Basis, BasisPart, BasisReward, Conditions, run_digest};
 pub use compare::Difference;
 pub use contrast::{Cells, Contrast, Design, contrast};
 pub use error::PlayError;
 pub use finished::finished_reward;
 pub use guidance::{GroupSlot, Guidance};
 pub use interval::{Interval, mean_interval};
+pub use mixture::{Environments, Mixture, Part};
 pub use plan::{Cancel, Plan};
 pub use policy::ChatPolicy;
 pub use records::{check_episode, check_run};
 pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};
-pub use report::{Branching, EpisodeSummary, FailedBy, FailureCount, RewardMean, RunReport, StopReason, failure_cause};
+pub use report::{
+    Branching, EpisodeSummary, FailedBy, FailureCount, PartReport, RewardMean, RunReport, StopReason, failure_cause,
+};
 pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
 pub use reward_function::RewardFunction;
 pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};

@@ -54,23 +54,33 @@ pub fn check_episode(basis: &Basis, episode: &Episode) -> Vec<Discrepancy> {
     let conditions = &basis.conditions;
     if let Some(simulated) = episode.simulated() {
         let seed = basis.seed(episode.index);
-        checks.compare("environment", &json(&simulated.environment.digest), &json(&conditions.environment));
-        checks.compare("grants", &json(&simulated.grants), &json(&conditions.grants));
-        checks.compare("options", &json(&simulated.options), &json(&conditions.options));
+        match basis.environment(episode.task.part.as_deref()) {
+            Some((environment, grants, options)) => {
+                checks.compare("environment", &json(&simulated.environment.digest), &json(environment));
+                checks.compare("grants", &json(&simulated.grants), &json(grants));
+                checks.compare("options", &json(&simulated.options), &json(options));
+            }
+            None => {
+                let part = json(&episode.task.part);
+                checks.note("the part", Some(shown(&part)), Some("one of the run".to_owned()));
+            }
+        }
         checks.compare("max_turns", &json(&simulated.max_turns), &json(&conditions.max_turns));
         checks.compare("group", &json(&simulated.group), &json(&basis.group(episode.index)));
         checks.compare("seed", &json(&simulated.seed), &json(&seed));
     }
     checks.compare("split", &json(&episode.task.split), &json(&conditions.split));
+    let applies = |BasisReward(.., part): &&BasisReward| part.is_none() || *part == episode.task.part;
     let rules: &[BasisReward] = if episode.ending.is_complete() { &conditions.rewards } else { &[] };
-    check_verdicts(&mut checks, rules, &episode.verdicts);
+    let rules: Vec<&BasisReward> = rules.iter().filter(applies).collect();
+    check_verdicts(&mut checks, &rules, &episode.verdicts);
     checks.found
 }
 
 /// Compares the verdicts of an episode with those that its run's rewards give, and the numbers of later ones with their count.
-fn check_verdicts(checks: &mut Checks, rules: &[BasisReward], records: &[RewardRecord]) {
+fn check_verdicts(checks: &mut Checks, rules: &[&BasisReward], records: &[RewardRecord]) {
     let mut left: Vec<&RewardRecord> = records.iter().filter(|record| record.later.is_none()).collect();
-    for BasisReward(reward, options, _, source, weight) in rules {
+    for BasisReward(reward, options, _, source, weight, _) in rules {
         let options = Digest::of_json(&json(options));
         let is_asked = |record: &&RewardRecord| record.reward.digest == *reward && record.options_digest == options;
         let Some(place) = left.iter().position(is_asked) else {

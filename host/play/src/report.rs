@@ -1,6 +1,7 @@
 //! Reports of runs.
 
 use crate::interval::{Interval, mean_interval};
+use crate::run::ScoringRule;
 use crate::tries::{GroupTries, TriesMeasure, tries_measures};
 use crate::unread::Unread;
 use clawhost_core::{
@@ -15,8 +16,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct EpisodeSummary {
     /// The episode.
     pub id: EpisodeId,
-    /// Its task id.
+    /// Its task id; in a mixture, behind the part and a slash.
     pub task: String,
+    /// The part of a mixture that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// The effective reward; `None` if it was not scored, which is different from 0.
     pub reward: Option<f64>,
     /// The ending: `terminated`, `truncated`, or `failed: ...`.
@@ -84,7 +88,8 @@ impl EpisodeSummary {
         Self {
             verdicts: judged().map(value).collect(),
             id: episode.id.clone(),
-            task: episode.task.id.clone(),
+            task: episode.task.key(),
+            part: episode.task.part.clone(),
             reward: episode.reward,
             ending: episode.ending.label(),
             turns: episode.turns.len() as u64,
@@ -254,6 +259,51 @@ pub struct RewardMean {
     pub scored: u64,
 }
 
+/// The episodes of one part of a mixture.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PartReport {
+    /// The part.
+    pub part: String,
+    /// Its episodes.
+    pub episodes: u64,
+    /// Mean over its scored episodes; `None` without any.
+    pub reward_mean: Option<f64>,
+    /// 95 % interval of the mean, clustered by group; `None` for fewer than two groups.
+    pub reward_interval: Option<Interval>,
+    /// Scored episodes.
+    pub scored: u64,
+    /// Episodes whose playing or scoring failed.
+    pub failed: u64,
+}
+
+impl PartReport {
+    /// One report per part, by name; empty if the episodes are of no mixture. `range`: smallest and largest possible mean.
+    fn all(episodes: &[EpisodeSummary], range: Option<(f64, f64)>) -> Vec<Self> {
+        let mut parts: BTreeMap<&str, Vec<&EpisodeSummary>> = BTreeMap::new();
+        for episode in episodes {
+            if let Some(part) = &episode.part {
+                parts.entry(part).or_default().push(episode);
+            }
+        }
+        let report = |(part, episodes): (&str, Vec<&EpisodeSummary>)| {
+            let mut groups: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+            for episode in &episodes {
+                groups.entry(episode.group).or_default().extend(episode.reward);
+            }
+            let (reward_mean, interval) = mean_interval(&groups.into_values().collect::<Vec<_>>());
+            Self {
+                part: part.to_owned(),
+                episodes: episodes.len() as u64,
+                reward_mean,
+                reward_interval: interval.map(|interval| interval.within(range)),
+                scored: episodes.iter().filter(|episode| episode.reward.is_some()).count() as u64,
+                failed: episodes.iter().filter(|episode| episode.failed()).count() as u64,
+            }
+        };
+        parts.into_iter().map(report).collect()
+    }
+}
+
 /// The report of a run. Equal plans give equal reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunReport {
@@ -278,6 +328,9 @@ pub struct RunReport {
     pub tries: Vec<TriesMeasure>,
     /// Statistics of each reward, in the order of the rewards.
     pub by_reward: Vec<RewardMean>,
+    /// The parts of a mixture, by name; empty: there is one environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartReport>,
     /// Rewards that found nothing to read in any episode that this process played.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<Unread>,
@@ -310,6 +363,26 @@ impl RunReport {
         })
     }
 
+    /// With the statistics of these rewards. An episode has a value for each reward that applies to its part, in their order.
+    pub(crate) fn with_rewards(self, rules: &[ScoringRule]) -> Self {
+        let values_of = |place: usize, rule: &ScoringRule| -> Vec<f64> {
+            let value = |episode: &EpisodeSummary| {
+                let part = episode.part.as_deref();
+                let before = rules.iter().take(place).filter(|rule| rule.applies_to(part)).count();
+                if rule.applies_to(part) { *episode.verdicts.get(before)? } else { None }
+            };
+            self.episodes.iter().filter_map(value).collect()
+        };
+        let mean = |(place, rule): (usize, &ScoringRule)| {
+            let values = values_of(place, rule);
+            let scored = values.len() as u64;
+            RewardMean { mean: (scored > 0).then(|| values.iter().sum::<f64>() / scored as f64), scored }
+        };
+        let by_reward = rules.iter().enumerate().map(mean).collect();
+        Self { by_reward, ..self }
+    }
+
+    /// The report without the statistics of single rewards.
     pub(crate) fn new(
         state_id: StateId,
         split: String,
@@ -333,15 +406,10 @@ impl RunReport {
         let (reward_mean, reward_interval) = mean_interval(&groups);
         // A mean of bounded values is bounded; for few groups the interval exceeds the bounds.
         let reward_interval = reward_interval.map(|interval| interval.within(range));
-        let rewards = episodes.iter().map(|episode| episode.verdicts.len()).max().unwrap_or(0);
-        let by_reward = (0..rewards).map(|position| {
-            let values: Vec<f64> = episodes.iter().filter_map(|episode| *episode.verdicts.get(position)?).collect();
-            let scored = values.len() as u64;
-            RewardMean { mean: (scored > 0).then(|| values.iter().sum::<f64>() / scored as f64), scored }
-        });
         Self {
             tries,
-            by_reward: by_reward.collect(),
+            by_reward: Vec::new(),
+            parts: PartReport::all(&episodes, range),
             unread: Vec::new(),
             state_id,
             content_root: content_root(episodes.iter().map(|one| (one.group, one.index, one.content))),

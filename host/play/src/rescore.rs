@@ -111,6 +111,10 @@ async fn ask(
     again: bool,
     cancel: &Cancel,
 ) -> Vec<Option<RewardRecord>> {
+    let part = group.first().and_then(|first| first.task.part.as_deref());
+    if !rule.applies_to(part) {
+        return vec![None; group.len()];
+    }
     let open = |episode: &Arc<Episode>| {
         again || !episode.verdicts.iter().any(|known| known.question() == *question && !known.failed())
     };

@@ -3,6 +3,7 @@
 use crate::basis::Basis;
 use crate::branch::{self, Trunk};
 use crate::guidance::GroupSlot;
+use crate::mixture::Environments;
 use crate::plan::{Cancel, Plan};
 use crate::play::{Assignment, Played, Player, play};
 use crate::policy::ChatPolicy;
@@ -29,21 +30,28 @@ pub struct ScoringRule {
     pub source: RewardSource,
     /// Weight among rewards of its source: finite, 0 or more. With 0 it is recorded but does not decide.
     pub weight: f64,
+    /// The part of a mixture whose episodes it scores; `None`: all episodes.
+    pub part: Option<String>,
 }
 
 impl ScoringRule {
     /// A reward with its declared source and weight 1.
     pub fn new(reward: Arc<dyn Reward>, options: Attributes) -> Self {
         let source = reward.description().source;
-        Self { reward, options, source, weight: 1.0 }
+        Self { reward, options, source, weight: 1.0, part: None }
+    }
+
+    /// Whether it scores episodes of this part; `None`: the run has one environment.
+    pub fn applies_to(&self, part: Option<&str>) -> bool {
+        self.part.as_deref().is_none_or(|own| part == Some(own))
     }
 }
 
 /// The ports of a run.
 #[derive(Clone)]
 pub struct Ports {
-    /// The environment.
-    pub environment: Arc<dyn Environment>,
+    /// The environment, or several.
+    pub environments: Environments,
     /// The rewards; if empty, nothing is scored.
     pub rewards: Vec<ScoringRule>,
     /// The policy.
@@ -166,7 +174,7 @@ pub async fn play_run(request: RunRequest, cancel: &Cancel, observer: &dyn Obser
     let (summaries, stopped, unread) = conduct(&context, earlier, cancel, observer).await?;
     let split = context.split.clone();
     let report = RunReport::new(context.state_id, split, summaries, stopped, range(&context.ports.rewards));
-    let report = RunReport { unread, ..report };
+    let report = RunReport { unread, ..report.with_rewards(&context.ports.rewards) };
     context.ports.store.finish_run(&context.run, &report.summary(), context.ports.meter.spent()).await?;
     let kept = context.kept.as_ref();
     let kept = kept.map(|kept| std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner)));
@@ -185,7 +193,7 @@ async fn begin(
         id: context.run.clone(),
         parent,
         kind,
-        environment: ports.environment.identity().name.clone(),
+        environment: ports.environments.identity().name.clone(),
         state_id: context.state_id,
         config,
         basis: Basis::of(&context.plan, ports)?.document(),
@@ -227,7 +235,8 @@ async fn prepare(
     tasks: Option<Tasks>,
     cancel: &Cancel,
 ) -> Result<RunContext, PlayError> {
-    let split = tasks::split_of(ports.environment.as_ref(), plan.split.as_deref())?;
+    let environments = &ports.environments;
+    let split = tasks::split_of(&environments.identity().name, environments.splits(), plan.split.as_deref())?;
     let tasks = match tasks {
         Some(tasks) => tasks,
         None => {
@@ -236,10 +245,13 @@ async fn prepare(
             tokio::select! {
                 biased;
                 () = cancel.requested() => return Err(PlayError::Cancelled),
-                tasks = tasks::fetch(ports.environment.as_ref(), &context, &split, wanted) => tasks::named(tasks?),
+                tasks = tasks::fetch_all(environments, &context, &split, wanted) => tasks::named(tasks?),
             }
         }
     };
+    if let Some((task, _)) = tasks.iter().find(|(task, _)| environments.of_task(task, &plan.options).is_none()) {
+        return Err(PlayError::Host(format!("the task {} belongs to no environment of the run", task.key())));
+    }
     let state_id = ports.policy.state_id();
     let places = Arc::new(Semaphore::new(plan.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
     Ok(RunContext {
@@ -427,8 +439,12 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
     let members = members(&context.plan, group);
     let position = context.plan.position(group) % (context.tasks.len() as u64).max(1);
     let Some(task) = context.tasks.get(usize::try_from(position).unwrap_or(0)) else { return Vec::new() };
+    let environments = &context.ports.environments;
+    // Checked when the run was prepared: every task has its environment.
+    let Some((environment, options)) = environments.of_task(&task.0, &context.plan.options) else { return Vec::new() };
+    let assigned = |index| assignment(context, (index, group), task, &options);
     let trunk = match context.plan.branch_at {
-        Some(at) => Some(grow(context, members.start, group, task, at).await.map(Arc::new)),
+        Some(at) => Some(grow(context, environment.as_ref(), assigned(members.start), at).await.map(Arc::new)),
         None => None,
     };
     let alone = members.end.saturating_sub(members.start) == 1;
@@ -437,12 +453,12 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
     for index in members.clone() {
         // Episodes take permits in order: at most `concurrency` are played at once.
         let Ok(place) = context.places.clone().acquire_owned().await else { break };
-        let (context, trunk) = (context.clone(), trunk.clone());
-        let assignment = assignment(&context, index, group, task);
+        let (context, environment, trunk) = (context.clone(), environment.clone(), trunk.clone());
+        let assignment = assigned(index);
         let first = index == members.start;
         let member = async move {
             let _place = place;
-            let player = context.player();
+            let player = context.player(environment.as_ref());
             match trunk {
                 Some(Ok(trunk)) => branch::member(player, assignment, &trunk, first).await,
                 Some(Err(reason)) => branch::unshared(play(player, assignment).await, &reason),
@@ -480,16 +496,20 @@ async fn play_group(context: &Arc<RunContext>, group: u64) -> Finished {
 /// The trunk of a group, or why there is none.
 async fn grow(
     context: &RunContext,
-    first: u64,
-    group: u64,
-    task: &(Arc<Task>, Digest),
+    environment: &dyn Environment,
+    assignment: Assignment,
     at: u32,
 ) -> Result<Trunk, String> {
     let _place = context.places.clone().acquire_owned().await.map_err(|error| error.to_string())?;
-    branch::trunk(context.player(), assignment(context, first, group, task), context.plan.seed, at).await
+    branch::trunk(context.player(environment), assignment, context.plan.seed, at).await
 }
 
-fn assignment(context: &RunContext, index: u64, group: u64, (task, task_hash): &(Arc<Task>, Digest)) -> Assignment {
+fn assignment(
+    context: &RunContext,
+    (index, group): (u64, u64),
+    (task, task_hash): &(Arc<Task>, Digest),
+    options: &Attributes,
+) -> Assignment {
     let plan = &context.plan;
     let place = plan.position(group);
     let members = plan.group.max(1);
@@ -504,7 +524,7 @@ fn assignment(context: &RunContext, index: u64, group: u64, (task, task_hash): &
         task_hash: *task_hash,
         environment_seed: environment_seed(plan.seed, &context.split, place),
         policy_seed: policy_seed(plan, &context.split, index, place),
-        options: plan.options.clone(),
+        options: options.clone(),
         max_turns: plan.max_turns,
         episode_bytes: plan.episode_bytes,
         expects: plan.expects.clone(),
@@ -535,13 +555,8 @@ fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
 }
 
 impl RunContext {
-    fn player(&self) -> Player<'_> {
+    fn player<'a>(&'a self, environment: &'a dyn Environment) -> Player<'a> {
         let ports = &self.ports;
-        Player {
-            environment: ports.environment.as_ref(),
-            policy: &ports.policy,
-            clock: ports.clock.as_ref(),
-            cancel: &self.cancel,
-        }
+        Player { environment, policy: &ports.policy, clock: ports.clock.as_ref(), cancel: &self.cancel }
     }
 }

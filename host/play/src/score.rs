@@ -26,7 +26,9 @@ pub(crate) async fn score(rules: &[ScoringRule], episodes: Vec<Episode>, cancel:
         return episodes;
     }
     let mut records: Vec<Vec<RewardRecord>> = vec![Vec::new(); complete.len()];
-    for rule in rules {
+    // The members of a group have one task.
+    let part = complete.first().and_then(|first| first.task.part.clone());
+    for rule in rules.iter().filter(|rule| rule.applies_to(part.as_deref())) {
         for (of_episode, record) in records.iter_mut().zip(judge(rule, &complete, cancel).await) {
             of_episode.push(record);
         }

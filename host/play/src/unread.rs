@@ -6,6 +6,7 @@
 use crate::run::ScoringRule;
 use clawhost_core::{Episode, PluginIdentity, Reads};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A reward that found nothing to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -14,16 +15,19 @@ pub struct Unread {
     pub reward: PluginIdentity,
     /// The parts that it reads, as text: ``artefact `state.json` and a reference with `state` ``.
     pub reads: String,
+    /// The part of a mixture whose episodes it judged; `None`: there is one environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     /// Number of judged episodes. None of them has any of these parts.
     pub episodes: u64,
 }
 
 /// The state of the search for one reward.
 struct Tally {
-    reward: PluginIdentity,
+    rule: ScoringRule,
     reads: Reads,
-    judged: u64,
-    is_found: bool,
+    /// By part of a mixture: judged episodes, and whether one of them has something to read.
+    found: BTreeMap<Option<String>, (u64, bool)>,
 }
 
 /// Searches episodes for the declared parts of every reward that declares some.
@@ -34,26 +38,31 @@ impl Readings {
     pub fn of(rules: &[ScoringRule]) -> Self {
         let tally = |rule: &ScoringRule| {
             let reads = Reads::declared(&rule.reward.description().about, &rule.options)?;
-            Some(Tally { reward: rule.reward.identity().clone(), reads, judged: 0, is_found: false })
+            Some(Tally { rule: rule.clone(), reads, found: BTreeMap::new() })
         };
         Self(rules.iter().filter_map(tally).collect())
     }
 
     /// Adds an episode. Failed episodes are ignored, because no reward judges them.
     pub fn add(&mut self, episode: &Episode) {
-        if !episode.ending.is_complete() {
-            return;
-        }
-        for tally in &mut self.0 {
-            tally.judged += 1;
-            tally.is_found = tally.is_found || tally.reads.any_in(episode);
+        let part = &episode.task.part;
+        let judges = |tally: &&mut Tally| episode.ending.is_complete() && tally.rule.applies_to(part.as_deref());
+        for tally in self.0.iter_mut().filter(judges) {
+            let (judged, is_found) = tally.found.entry(part.clone()).or_default();
+            *judged += 1;
+            *is_found = *is_found || tally.reads.any_in(episode);
         }
     }
 
-    /// Rewards that judged episodes and found nothing.
+    /// Rewards that judged episodes and found nothing, for each part of a mixture.
     pub fn unread(self) -> Vec<Unread> {
-        let without = self.0.into_iter().filter(|tally| tally.judged > 0 && !tally.is_found);
-        let told = |Tally { reward, reads, judged, .. }| Unread { reward, reads: reads.to_string(), episodes: judged };
-        without.map(told).collect()
+        let of_rule = |Tally { rule, reads, found }: Tally| {
+            let (reward, reads) = (rule.reward.identity().clone(), reads.to_string());
+            let without = found.into_iter().filter(|(_, (_, is_found))| !is_found);
+            let told =
+                move |(part, (episodes, _))| Unread { reward: reward.clone(), reads: reads.clone(), part, episodes };
+            without.map(told).collect::<Vec<_>>()
+        };
+        self.0.into_iter().flat_map(of_rule).collect()
     }
 }

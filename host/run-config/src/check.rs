@@ -2,8 +2,9 @@
 //!
 //! Rules between options are in `resolve`.
 
+use crate::mix::MOST_PARTS;
 use crate::value::{SHOWN_BYTES, found_text};
-use crate::{Expected, Grant, Key, Kind, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
+use crate::{Expected, Grant, Key, Kind, PartSpec, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
 use clawhost_core::{Attributes, RUN_TAGS, RunName, RunTag, escaped};
 
 /// Longest name of a playbook or of a section in bytes, as for names from plugins.
@@ -121,6 +122,13 @@ fn wrong_texts(key: Key, texts: &[String], exists: Exists<'_>) -> Vec<String> {
             _ if text.is_empty() => Some("texts that are not empty".to_owned()),
             Key::Rewards => {
                 wrong.extend(RewardSpec::parse(text, exists).err().map(|why| why.to_string()));
+                None
+            }
+            Key::Mix if earlier.len() == MOST_PARTS => {
+                Some(format!("at most {MOST_PARTS} environments beside the first"))
+            }
+            Key::Mix => {
+                wrong.extend(PartSpec::parse(text, exists).err().map(|why| why.to_string()));
                 None
             }
             Key::Reflectors => {

@@ -67,12 +67,24 @@ impl RunSpec {
             out.text(LAYERS, None, names.join(", ")).below(VERB);
         }
         out.plugin("environment", "environment", Key::Plugin, &self.environment, None);
+        let parts: Vec<&PluginSpec> = self.mix.iter().map(|part| &part.plugin).collect();
+        if !parts.is_empty() {
+            let places = out.plugins("part", "mix", Key::Mix, &parts, None);
+            for (place, part) in places.iter().zip(&self.mix) {
+                out.push(format!("{place}.weight"), Some(Key::Mix), Shown::Number(part.weight)).below("mix");
+                let name = part.name.as_deref().unwrap_or("its own");
+                out.text(&format!("{place}.name"), Some(Key::Mix), name).below("mix");
+            }
+        }
         let rewards: Vec<&PluginSpec> = self.rewards.iter().map(|reward| &reward.plugin).collect();
         let places = out.plugins("reward", "rewards", Key::Rewards, &rewards, None);
         for (place, reward) in places.iter().zip(&self.rewards) {
             out.push(format!("{place}.weight"), Some(Key::Rewards), Shown::Number(reward.weight)).below("rewards");
             let source = reward.source.map_or("its own", |source| source.name());
             out.text(&format!("{place}.source"), Some(Key::Rewards), source).below("rewards");
+            if let Some(part) = &reward.part {
+                out.text(&format!("{place}.for"), Some(Key::Rewards), part.as_str()).below("rewards");
+            }
         }
         self.policy_entries(&mut out);
         if let Some(playbook) = &self.playbook {
@@ -141,6 +153,7 @@ impl RunSpec {
     fn option_entries(&self, out: &mut Entries) {
         let special = [
             Key::Plugin,
+            Key::Mix,
             Key::Rewards,
             Key::Policy,
             Key::SystemPrompt,

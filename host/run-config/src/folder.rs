@@ -14,7 +14,7 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
             Value::Text(path(folder, &text))
         }
         (Key::Policy, Value::Text(text)) => Value::Text(policy(folder, &text)),
-        (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
+        (Key::Rewards | Key::Reflectors | Key::Mix, Value::Texts(texts)) => {
             Value::Texts(texts.iter().map(|text| plugin(folder, text)).collect())
         }
         (Key::Grants, Value::Texts(texts)) => Value::Texts(texts.iter().map(|text| grant(folder, text)).collect()),
@@ -33,7 +33,7 @@ pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => vec![text.get(..file(text)).unwrap_or_default()],
         (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
         (Key::Policy, Value::Text(text)) => of_policy(text).and_then(|at| text.get(at..)).into_iter().collect(),
-        (Key::Rewards | Key::Reflectors, Value::Texts(texts)) => {
+        (Key::Rewards | Key::Reflectors | Key::Mix, Value::Texts(texts)) => {
             texts.iter().map(|text| text.get(..file(text)).unwrap_or_default()).collect()
         }
         (Key::Grants, Value::Texts(texts)) => {

@@ -178,12 +178,14 @@ impl Key {
 keys! {
     Plugin, "plugin", RUN, text, none, ANY, decides, Run, "PLUGIN.wasm",
         "The environment, with options as in PLUGIN.wasm?size=10&guesses=5";
+    Mix, "mix", RUN, texts, none, ANY, decides, Run, "PLUGIN.wasm[?OPTION=VALUE][#weight=W][&name=PART]",
+        "Another environment of the run: each is a part with a share of the groups, 1 for the first and W for this one; rewards and lifts are reported for each part too";
     Name, "name", RUN, text, none, ANY, free, Run, "NAME",
         "A name for the run, unique in the data folder, that every command accepts in place of the id";
     Tags, "tags", RUN, texts, none, ANY, free, Run, "TAG",
         "Tags of the run, for filtering lists; at most 32";
     Rewards, "rewards", RUN, texts, none, ANY, decides, Run, "R.wasm[?OPTION=VALUE][#weight=W]",
-        "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) override its weight and source";
+        "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) override its weight and source; #for=PART judges the episodes of one environment of several";
     Policy, "policy", RUN, text, fixed("follower"), ANY, decides, Model, "SPEC",
         "The policy: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder), script:FILE (a turn per line: text, or calls TOOL {...}) or router:NAME (chooses between models)";
     Model, "model", RUN, text, none, ANY, decides, Model, "DIR",

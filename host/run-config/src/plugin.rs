@@ -36,11 +36,11 @@ impl PluginSpec {
     /// whole text if it exists, else the longest part before a `?` that exists, else the part before the first `?`.
     ///
     /// # Errors
-    /// The path is missing, an option has no value or occurs twice, or there is a `#`, which only rewards have.
+    /// The path is missing, an option has no value or occurs twice, or there is a `#`, which only rewards and parts of a mixture have.
     pub fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
         let (path, query) = if exists(text) { (text, "") } else { divided(text, '?', &exists) };
         if path.contains('#') && !exists(path) {
-            let why = "only rewards of a run have a `#` (#weight=W&source=S)";
+            let why = "only rewards (#weight=W&source=S&for=PART) and environments that are mixed in (#weight=W&name=PART) have a `#`";
             return Err(PluginTextError(format!("`{}`: {why}", shown(text))));
         }
         if path.is_empty() {
@@ -68,7 +68,7 @@ impl fmt::Display for PluginSpec {
     }
 }
 
-/// A reward: a plugin, optionally followed by `#weight=W&source=S`.
+/// A reward: a plugin, optionally followed by `#weight=W&source=S&for=PART`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RewardSpec {
@@ -78,45 +78,31 @@ pub struct RewardSpec {
     pub weight: f64,
     /// The source of its verdicts. `None`: the reward's own.
     pub source: Option<RewardSource>,
+    /// The part of a mixture whose episodes it judges. `None`: all episodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 impl RewardSpec {
     /// Parses a reward. `exists` is as in [`PluginSpec::parse`].
     ///
     /// # Errors
-    /// The plugin is invalid, or the part after `#` is neither a weight nor a source.
+    /// The plugin is invalid, or the part after `#` is none of weight, source and part.
     pub fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
-        let is_plugin = |text: &str| exists(text) || before(text, '?').any(|(path, _)| exists(path));
-        let (plugin, choices) = if exists(text) { (text, "") } else { divided(text, '#', &is_plugin) };
-        let mut spec = Self { plugin: PluginSpec::parse(plugin, &exists)?, weight: 1.0, source: None };
-        let mut chosen: Vec<&str> = Vec::new();
-        for pair in choices.split('&').filter(|pair| !pair.is_empty()) {
-            let refuse =
-                |why: String| Err(PluginTextError(format!("`#{}` behind {}: {why}", shown(choices), shown(plugin))));
-            let name = pair.split('=').next().unwrap_or_default();
-            if chosen.contains(&name) {
-                return refuse(format!("`{}` is given twice", shown(name)));
-            }
-            chosen.push(name);
-            match pair.split_once('=') {
-                Some(("weight", value)) => match value.parse() {
-                    Ok(weight) if WEIGHT.contains(&weight) => spec.weight = weight,
-                    _ => {
-                        let (least, most) = (WEIGHT.start(), WEIGHT.end());
-                        return refuse(format!("a weight is a number from {least} to {most}, not `{}`", shown(value)));
-                    }
-                },
-                Some(("source", value)) => {
-                    let Some(source) = RewardSource::ALL.into_iter().find(|source| source.name() == value) else {
+        let choices = Choices::parse(text, exists)?;
+        let mut spec = Self { plugin: choices.plugin.clone(), weight: 1.0, source: None, part: None };
+        for (name, value) in &choices.chosen {
+            match *name {
+                "weight" => spec.weight = choices.number(value, &WEIGHT)?,
+                "source" => {
+                    let Some(source) = RewardSource::ALL.into_iter().find(|source| source.name() == *value) else {
                         let known = RewardSource::ALL.map(RewardSource::name).join(", ");
-                        return refuse(format!("`{}` is not a source; available: {known}", shown(value)));
+                        return choices.refuse(format!("`{}` is not a source; available: {known}", shown(value)));
                     };
                     spec.source = Some(source);
                 }
-                _ => {
-                    let pair = shown(pair);
-                    return refuse(format!("`{pair}` is neither weight=W nor source=S; options follow a `?`"));
-                }
+                "for" => spec.part = Some(choices.part_name(value)?),
+                name => return choices.unknown(name, "weight=W, source=S, for=PART"),
             }
         }
         Ok(spec)
@@ -127,11 +113,84 @@ impl fmt::Display for RewardSpec {
     /// In the format of the option, with its weight.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#weight={}", self.plugin, self.weight)?;
-        match self.source {
-            Some(source) => write!(f, "&source={}", source.name()),
+        if let Some(source) = self.source {
+            write!(f, "&source={}", source.name())?;
+        }
+        match &self.part {
+            Some(part) => write!(f, "&for={part}"),
             None => Ok(()),
         }
     }
+}
+
+/// A plugin, and the choices behind its `#`.
+pub(crate) struct Choices<'t> {
+    pub(crate) plugin: PluginSpec,
+    /// Name and value, each name once.
+    pub(crate) chosen: Vec<(&'t str, &'t str)>,
+    text: &'t str,
+}
+
+impl<'t> Choices<'t> {
+    /// Parses `PLUGIN.wasm?OPTION=VALUE#NAME=VALUE&NAME=VALUE`. `exists` is as in [`PluginSpec::parse`].
+    ///
+    /// # Errors
+    /// The plugin is invalid, or a choice has no value or occurs twice.
+    pub(crate) fn parse(text: &'t str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
+        let is_plugin = |text: &str| exists(text) || before(text, '?').any(|(path, _)| exists(path));
+        let (plugin, text) = if exists(text) { (text, "") } else { divided(text, '#', &is_plugin) };
+        let mut choices = Self { plugin: PluginSpec::parse(plugin, &exists)?, chosen: Vec::new(), text };
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let Some((name, value)) = pair.split_once('=') else {
+                return choices.refuse(format!("`{}` has no value; write NAME=VALUE", shown(pair)));
+            };
+            if choices.chosen.iter().any(|(known, _)| *known == name) {
+                return choices.refuse(format!("`{}` is given twice", shown(name)));
+            }
+            choices.chosen.push((name, value));
+        }
+        Ok(choices)
+    }
+
+    /// The error about these choices.
+    pub(crate) fn refuse<T>(&self, why: String) -> Result<T, PluginTextError> {
+        Err(PluginTextError(format!("`#{}` behind {}: {why}", shown(self.text), shown(&self.plugin.to_string()))))
+    }
+
+    /// The error about a choice of another name.
+    pub(crate) fn unknown<T>(&self, name: &str, known: &str) -> Result<T, PluginTextError> {
+        self.refuse(format!("`{}` is none of {known}; options follow a `?`", shown(name)))
+    }
+
+    /// A weight.
+    pub(crate) fn number(&self, text: &str, range: &RangeInclusive<f64>) -> Result<f64, PluginTextError> {
+        match text.parse() {
+            Ok(weight) if range.contains(&weight) => Ok(weight),
+            _ => {
+                let (least, most) = (range.start(), range.end());
+                self.refuse(format!("a weight is a number from {least} to {most}, not `{}`", shown(text)))
+            }
+        }
+    }
+
+    /// The name of a part.
+    pub(crate) fn part_name(&self, text: &str) -> Result<String, PluginTextError> {
+        match is_part_name(text) {
+            true => Ok(text.to_owned()),
+            false => self.refuse(format!("`{}` is not the name of a part: {PART_NAME}", shown(text))),
+        }
+    }
+}
+
+/// What a name of a part consists of.
+pub const PART_NAME: &str = "letters, digits, `-`, `_` and `.`, at most 64";
+/// Longest name of a part in bytes: it stands in front of every task of its environment in reports.
+const PART_NAME_BYTES: usize = 64;
+
+/// Whether a text may be the name of a part of a mixture. A name has no slash and no plus, which stand behind and between names.
+pub fn is_part_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
+    !text.is_empty() && text.len() <= PART_NAME_BYTES && text.chars().all(is_plain)
 }
 
 /// Options from `name=value&name=value`, sorted.
@@ -218,6 +277,9 @@ mod tests {
             ("r.wasm#weight=NaN", "from 0 to"),
             ("r.wasm#source=mine", "available: user, outcome, execution, judge"),
             ("r.wasm#a=1", "options follow a `?`"),
+            ("r.wasm#weight", "`weight` has no value"),
+            ("r.wasm#for=a/b", "not the name of a part"),
+            ("r.wasm#for=", "not the name of a part"),
             ("r.wasm?size#weight=1", "write NAME=VALUE"),
         ] {
             assert!(parse(text).unwrap_err().0.contains(part), "{text}");
@@ -231,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_plugin_round_trips() {
-        for text in ["r.wasm#weight=1", "r.wasm?a=1&b=#weight=0.25&source=judge"] {
+        for text in ["r.wasm#weight=1", "r.wasm?a=1&b=#weight=0.25&source=judge", "r.wasm#weight=1&for=shop"] {
             assert_eq!(RewardSpec::parse(text, |_| false).unwrap().to_string(), text);
         }
     }

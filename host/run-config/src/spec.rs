@@ -1,6 +1,6 @@
 //! A resolved run: every default is filled in, and every rule holds.
 
-use crate::{Expected, Grant, Layer, PluginSpec, Price, RewardSpec, Verb};
+use crate::{Expected, Grant, Layer, PartSpec, PluginSpec, Price, RewardSpec, Verb};
 use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -19,8 +19,11 @@ pub struct RunSpec {
     /// The tags that the run starts with, sorted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tags: BTreeSet<RunTag>,
-    /// The environment.
+    /// The environment; in a mixture, its first part, with weight 1 and the environment's name.
     pub environment: PluginSpec,
+    /// The other parts of a mixture. Empty: there is one environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mix: Vec<PartSpec>,
     /// The rewards.
     pub rewards: Vec<RewardSpec>,
     /// The policy.
@@ -44,6 +47,26 @@ impl RunSpec {
     /// The name and tags that the run starts with.
     pub fn labels(&self) -> RunLabels {
         RunLabels { name: self.name.clone(), tags: self.tags.clone() }
+    }
+
+    /// The names of the parts of a mixture, in order: given ones, or those of their environments. Empty before the plugins are loaded; one
+    /// name if there is one environment.
+    pub fn part_names(&self) -> Vec<String> {
+        let own = |plugin: &PluginSpec| plugin.plugin.as_ref().map(|plugin| plugin.name.clone());
+        let others = self.mix.iter().map(|part| part.name.clone().or_else(|| own(&part.plugin)));
+        std::iter::once(own(&self.environment)).chain(others).collect::<Option<Vec<String>>>().unwrap_or_default()
+    }
+
+    /// The name of the environment, or those of the parts of a mixture with `+` between them. `None` before the plugins are loaded.
+    pub fn environment_name(&self) -> Option<String> {
+        Some(self.part_names().join("+")).filter(|name| !name.is_empty())
+    }
+
+    /// The name of the playbook that a harness learns: the configured one, or the names of the environments with `-` between them. `None`:
+    /// it has none, and the plugins are not loaded.
+    pub fn playbook_name(&self) -> Option<String> {
+        let named = self.playbook.as_ref().map(|playbook| playbook.name.clone());
+        named.or_else(|| Some(self.part_names().join("-")).filter(|name| !name.is_empty()))
     }
 
     /// The settings of learning, if the run learns.

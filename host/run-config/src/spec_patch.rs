@@ -13,6 +13,9 @@ impl RunSpec {
     pub fn to_patch(&self) -> RunSpecPatch {
         let mut out = Setter(RunSpecPatch::new());
         out.text(Key::Plugin, self.environment.to_string());
+        if !self.mix.is_empty() {
+            out.texts(Key::Mix, self.mix.iter().map(ToString::to_string));
+        }
         out.text(Key::Name, self.name.as_ref().map(ToString::to_string));
         if !self.tags.is_empty() {
             out.texts(Key::Tags, self.tags.iter().map(ToString::to_string));

@@ -57,7 +57,7 @@ fn expected(episode: &Episode) -> [Value; COLUMNS.len()] {
     [
         number(episode.index),
         number(episode.group()),
-        Value::Text(episode.task.id.clone()),
+        Value::Text(episode.task.key()),
         effective_reward(&episode.verdicts).map_or(Value::Null, Value::Real),
         number(episode.turns.len() as u64),
         number(episode.created_at),

@@ -184,7 +184,7 @@ impl<'a> RowWriter<'a> {
             EpisodeKey::of(&episode.id.0),
             signed(episode.index),
             signed(episode.group()),
-            episode.task.id,
+            episode.task.key(),
             self.setting(episode)?,
             self.ending(&episode.ending)?,
             episode.reward,

@@ -15,7 +15,7 @@ use clawhost_learning::{
     GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningError,
     LearningStage, Reflecting, Schedule, learn,
 };
-use clawhost_play::{Cancel, ChatPolicy, Plan, Ports, ScoringRule};
+use clawhost_play::{Cancel, ChatPolicy, Environments, Plan, Ports, ScoringRule};
 use std::sync::Arc;
 
 /// A plan with this number of episodes, in groups of one, with at most 8 turns.
@@ -111,7 +111,7 @@ impl World {
     /// The ports for playing, judging and recording.
     pub fn play_ports(&self) -> Ports {
         Ports {
-            environment: self.environment.clone(),
+            environments: Environments::One(self.environment.clone()),
             rewards: vec![ScoringRule::new(self.marks.clone(), vec![])],
             policy: ChatPolicy::new(Arc::new(Follower), self.prompt.clone(), Sampling::default()),
             store: self.store.clone(),

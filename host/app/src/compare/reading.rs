@@ -38,7 +38,7 @@ fn cells(outcomes: &[Outcome]) -> Cells {
 }
 
 fn outcome(episode: &Episode) -> Outcome {
-    (episode.task.id.clone(), episode.seed(), episode.reward)
+    (episode.task.key(), episode.seed(), episode.reward)
 }
 
 /// Smallest and largest possible mean reward of a run or phase, from its summary.

@@ -24,7 +24,7 @@ use clawhost_learning::{
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::OptimizerSettings;
 use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, Vocabulary, WeightsLayer};
-use clawhost_play::{Cancel, ChatPolicy, Plan, PlayedRun, Ports, RunRequest, play_run};
+use clawhost_play::{Cancel, ChatPolicy, Environments, Plan, PlayedRun, Ports, RunRequest, play_run};
 use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -191,7 +191,7 @@ impl<'a> FullTrial<'a> {
         let (model, weights) = Self::model(seed).make()?.open_learning(TINY, &settings, device)?;
         let sampling = Sampling { temperature: Some(1.0), top_p: None, max_tokens: ANSWER };
         let ports = Ports {
-            environment,
+            environments: Environments::One(environment),
             rewards: vec![reward],
             policy: ChatPolicy::new(model.clone(), None, sampling),
             store: Arc::new(MemoryStore::default()),

@@ -19,7 +19,8 @@ use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
 use clawhost_model::{Demonstrator, Learned, LearningSettings, LocalModel, TinyModel, WeightsLayer};
 use clawhost_play::{
-    Cancel, ChatPolicy, Interval, Plan, PlayedRun, Ports, RunReport, RunRequest, ScoringRule, StopReason, play_run,
+    Cancel, ChatPolicy, Environments, Interval, Plan, PlayedRun, Ports, RunReport, RunRequest, ScoringRule, StopReason,
+    play_run,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -80,7 +81,7 @@ impl<'a> GameTrial<'a> {
         let folder = TinyModel { seed, ..TinyModel::default() }.make()?;
         let (model, weights) = folder.open_learning("tiny", &settings, device)?;
         let ports = Ports {
-            environment,
+            environments: Environments::One(environment),
             rewards: vec![reward],
             policy: policy(model.clone(), 1.0, game.max_tokens),
             store: Arc::new(MemoryStore::default()),

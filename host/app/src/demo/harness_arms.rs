@@ -19,7 +19,7 @@ use clawhost_learning::{
     GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningError,
     Mean, MemoryStore, Reflecting, Schedule, evaluate_playbooks, learn,
 };
-use clawhost_play::{Cancel, ChatPolicy, Plan, PlayedRun, Ports, RunRequest, play_run};
+use clawhost_play::{Cancel, ChatPolicy, Environments, Plan, PlayedRun, Ports, RunRequest, play_run};
 use std::sync::Arc;
 
 /// Number of pairs of test episodes.
@@ -66,7 +66,7 @@ impl<'a> HarnessArms<'a> {
         let reward = plugins.reward("reward_state.wasm", &Attributes::new()).await?;
         let reflector = plugins.reflector("reflector_rules.wasm").await?;
         let ports = Ports {
-            environment,
+            environments: Environments::One(environment),
             rewards: vec![reward],
             policy: ChatPolicy::new(Arc::new(Follower), None, Sampling::default()),
             store: Arc::new(MemoryStore::default()),

@@ -229,6 +229,7 @@ mod tests {
         let report = IterationReport {
             iteration,
             reward,
+            parts: Vec::new(),
             episodes: 1,
             removed: 0,
             revised: 0,

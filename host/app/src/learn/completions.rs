@@ -22,7 +22,7 @@ fn conversation(episode: &Episode) -> Vec<Value> {
 /// An episode as a line of the file.
 pub(super) fn line(iteration: u64, episode: &Episode) -> Value {
     json!({
-        "iteration": iteration, "episode": episode.id, "group": episode.group(), "task": episode.task.id,
+        "iteration": iteration, "episode": episode.id, "group": episode.group(), "task": episode.task.key(),
         "reward": episode.reward, "ending": episode.ending, "conversation": conversation(episode),
     })
 }

@@ -24,7 +24,7 @@ use crate::run::{Clocked, serve_playbook};
 use crate::runs::find_run;
 use crate::session::Session;
 use crate::{AppError, Learned, LearnedWeights, Rehearsal, RequestError, Workspace, playbooks};
-use clawhost_core::{Environment as _, EpisodeFilter, EpisodeState, RunId, RunKind, counted};
+use clawhost_core::{EpisodeFilter, EpisodeState, RunId, RunKind, counted};
 use clawhost_learn::CheckpointKind;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{
@@ -129,7 +129,7 @@ fn pool(
 ) -> Result<(RunId, EpisodePool), AppError> {
     let reader = workspace.reader()?;
     let row = find_run(&*reader, run)?;
-    let environment = &session.environment.identity().name;
+    let environment = &session.loaded.environments.identity().name;
     // Phases of one run use the same group numbers, so groups of several phases would be confused.
     if !matches!(row.kind, RunKind::Play | RunKind::Live) {
         return Err(RequestError::NotPlayed { run: row.id.0 }.into());

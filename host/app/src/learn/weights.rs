@@ -2,7 +2,6 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::models::{folder_name, read_folder};
-use crate::plugins::check_options;
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::Digest;
@@ -165,10 +164,7 @@ impl LearningModel {
     pub(super) async fn stage(&self, session: &Session<'_>, weights: &WeightsSpec) -> Result<WeightsStage, AppError> {
         let is_warm = !weights.demonstrations.is_empty();
         if is_warm {
-            let mut options = session.spec.environment.options.clone();
-            options.extend(weights.demonstrations.iter().cloned());
-            check_options(&clawhost_core::Environment::description(session.environment.as_ref()).about, &options)?;
-            session.environment.check_options(&options).await?;
+            session.loaded.check_options(&weights.demonstrations).await?;
         }
         let plan = WeightsPlan {
             settings: match self.teacher {

@@ -26,10 +26,16 @@ pub struct Tasks {
 impl Tasks {
     /// The tasks of a run. `None`: its environment was not loaded.
     pub fn of(spec: &RunSpec) -> Option<Self> {
-        let mut options = spec.environment.options.clone();
-        options.sort();
         let plugin = spec.environment.plugin.as_ref()?;
-        Some(Self { environment: plugin.name.clone(), digest: plugin.digest, seed: spec.play.seed, options })
+        let mut options = spec.environment.options.clone();
+        let mut digest = plugin.digest;
+        for (name, part) in spec.part_names().into_iter().skip(1).zip(&spec.mix) {
+            digest = digest.extended(part.plugin.plugin.as_ref()?.digest.to_string().as_bytes());
+            let named = part.plugin.options.iter().map(|(option, value)| (format!("{name}/{option}"), value.clone()));
+            options.extend(named);
+        }
+        options.sort();
+        Some(Self { environment: spec.environment_name()?, digest, seed: spec.play.seed, options })
     }
 
     /// The tasks of a stored learning run. `None`: it did not learn, or another version of the program wrote it.
@@ -89,9 +95,7 @@ impl Origin {
         let learned = reader.runs(None)?.into_iter().filter(|row| row.kind == RunKind::Learn && Some(&row.id) != but);
         let of_playbook = learned.filter_map(|row| {
             let spec = RunSpec::from_document(row.config.0.clone()).ok()?;
-            let environment = spec.environment.plugin.as_ref()?;
-            let learns = spec.playbook.as_ref().map_or(environment.name.as_str(), |playbook| &playbook.name);
-            (spec.harness().is_some() && learns == name).then_some(())?;
+            (spec.harness().is_some() && spec.playbook_name()? == name).then_some(())?;
             Some(Self { run: row.id.0, tasks: Tasks::of(&spec)? })
         });
         Ok(of_playbook.into_iter().next())

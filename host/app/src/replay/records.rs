@@ -1,10 +1,10 @@
 //! Compares the records of a run with each other while it is replayed: columns, expected verdicts, summaries and content roots.
 
 use clawhost_core::{
-    Digest, Discrepancy, Episode, RunId, RunKind, RunRow, RunState, StoreError, StoreReader, content_root_of_phases,
-    recorded_root,
+    Attributes, Digest, Discrepancy, Episode, RunId, RunKind, RunRow, RunState, StoreError, StoreReader,
+    content_root_of_phases, recorded_root,
 };
-use clawhost_play::{Basis, EpisodeSummary, check_episode, check_run};
+use clawhost_play::{Basis, Conditions, EpisodeSummary, check_episode, check_run};
 use clawhost_run_config::{RunSpec, Work};
 use std::collections::BTreeMap;
 
@@ -111,6 +111,19 @@ fn learned_root(row: &RunRow, roots: &BTreeMap<String, Digest>) -> Option<Discre
     Discrepancy::between(&row.id.0, what, recorded, content_root_of_phases(roots).to_string())
 }
 
+/// The differences between the parts of a mixture in a run's basis and in its specification.
+fn parts_unlike(row: &RunRow, spec: &RunSpec, conditions: &Conditions) -> Option<Discrepancy> {
+    let plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
+    let weights = std::iter::once(1.0).chain(spec.mix.iter().map(|part| part.weight));
+    let specified = spec.part_names().into_iter().zip(plugins).zip(weights).filter(|_| !spec.mix.is_empty());
+    let specified: Option<Vec<_>> = specified
+        .map(|((name, plugin), weight)| Some(serde_json::json!((name, weight, plugin.plugin.as_ref()?.digest))))
+        .collect();
+    let recorded: Vec<_> = conditions.parts.iter().map(|part| (&part.name, part.weight, part.environment)).collect();
+    let (recorded, specified) = (serde_json::json!(recorded).to_string(), serde_json::json!(specified?).to_string());
+    Discrepancy::between(&row.id.0, "the parts of the basis", recorded, specified)
+}
+
 /// The differences between a run's row and the specification that it repeats.
 fn specified(row: &RunRow) -> Vec<Discrepancy> {
     // A phase has the specification of its run. If this version cannot read it, there is nothing to compare with.
@@ -123,8 +136,8 @@ fn specified(row: &RunRow) -> Vec<Discrepancy> {
     let unlike =
         |what: &str, recorded: String, expected: String| Discrepancy::between(&row.id.0, what, recorded, expected);
     let mut found = vec![unlike("kind", row.kind.name().to_owned(), kind.name().to_owned())];
-    if let Some(plugin) = &spec.environment.plugin {
-        found.push(unlike("environment", row.environment.clone(), plugin.name.clone()));
+    if let Some(name) = spec.environment_name() {
+        found.push(unlike("environment", row.environment.clone(), name));
     }
     let basis = match row.kind {
         RunKind::Learn => row.basis.get("run").cloned().unwrap_or_default(),
@@ -133,17 +146,16 @@ fn specified(row: &RunRow) -> Vec<Discrepancy> {
     let Ok(Basis { conditions, episodes, .. }) = serde_json::from_value(basis) else {
         return found.into_iter().flatten().collect();
     };
-    if let Some(plugin) = &spec.environment.plugin {
-        found.push(unlike(
-            "the environment of the basis",
-            conditions.environment.to_string(),
-            plugin.digest.to_string(),
-        ));
+    let options = |options: &Attributes| serde_json::json!(options).to_string();
+    if let Some(plugin) = spec.environment.plugin.as_ref().filter(|_| spec.mix.is_empty()) {
+        let (recorded, expected) = (conditions.environment.to_string(), plugin.digest.to_string());
+        found.push(unlike("the environment of the basis", recorded, expected));
+        let (recorded, expected) = (options(&conditions.options), options(&spec.environment.options));
+        found.push(unlike("the options of the basis", recorded, expected));
     }
+    found.push(parts_unlike(row, &spec, &conditions));
     found.push(unlike("the seed of the basis", conditions.seed.to_string(), spec.play.seed.to_string()));
     found.push(unlike("the turns of the basis", conditions.max_turns.to_string(), spec.play.max_turns.to_string()));
-    let options = |options| serde_json::json!(options).to_string();
-    found.push(unlike("the options of the basis", options(&conditions.options), options(&spec.environment.options)));
     // A learning run without rewards is judged by the default one, and other kinds choose their number of episodes.
     if row.kind == RunKind::Play {
         let named = spec.rewards.iter().filter_map(|reward| reward.plugin.plugin.as_ref());

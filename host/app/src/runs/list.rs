@@ -2,7 +2,7 @@
 
 use crate::AppError;
 use clawhost_core::{Listed, RunFilter, RunLabels, RunRow, SpecDocument, StoreError, StoreReader};
-use clawhost_run_config::RunSpec;
+use clawhost_run_config::{PluginSpec, RunSpec};
 use serde::Serialize;
 
 /// Default number of rows.
@@ -77,5 +77,12 @@ fn played(row: &RunRow, environment: &str) -> bool {
     }
     let digits = environment.strip_prefix("sha256:").unwrap_or(environment).to_ascii_lowercase();
     let Ok(spec) = RunSpec::from_document(row.config.0.clone()) else { return false };
-    !digits.is_empty() && spec.environment.plugin.is_some_and(|plugin| plugin.digest.hex().starts_with(&digits))
+    let mut plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
+    let is_it = |plugin: &PluginSpec| {
+        plugin
+            .plugin
+            .as_ref()
+            .is_some_and(|plugin| plugin.name == environment || plugin.digest.hex().starts_with(&digits))
+    };
+    !digits.is_empty() && plugins.any(is_it)
 }

@@ -40,14 +40,7 @@ pub(crate) async fn environment(host: &Host, name: &str) -> EnvironmentPlugin {
 
 /// The parameters of an episode's start.
 pub(crate) fn params(seed: u64) -> StartParams {
-    let task = Task {
-        id: "train-0".into(),
-        split: "train".into(),
-        input: String::new(),
-        reference: None,
-        tags: vec![],
-        extra: vec![],
-    };
+    let task = Task::new("train", "train-0");
     StartParams {
         task,
         context: Context { seed, options: Attributes::new() },

@@ -5,7 +5,9 @@ use crate::plugins::{environment, guest, host, target};
 use clawhost_core::{Clock, Environment, EpisodeStore, Reward, RunId, Sampling};
 use clawhost_engine::{Allocation, Host, ModelGrants};
 use clawhost_follower::Follower;
-use clawhost_play::{Cancel, ChatPolicy, EpisodeSummary, Observer, Plan, Ports, RunRequest, ScoringRule, play_run};
+use clawhost_play::{
+    Cancel, ChatPolicy, Environments, EpisodeSummary, Observer, Plan, Ports, RunRequest, ScoringRule, play_run,
+};
 use clawhost_store::{Store, StoreOptions};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -54,7 +56,7 @@ async fn run(host: &Host, name: &str, reward: Option<&str>) -> Vec<Duration> {
         let folder = tempfile::tempdir_in(target()).unwrap();
         let store: Arc<dyn EpisodeStore> = Arc::new(Store::open(folder.path(), StoreOptions::default()).unwrap());
         let ports = Ports {
-            environment: plugin.clone(),
+            environments: Environments::One(plugin.clone()),
             rewards: rewards.clone(),
             policy: ChatPolicy::new(Arc::new(Follower), None, Sampling::default()),
             store,

@@ -43,14 +43,8 @@ fn episode(index: u64) -> Arc<Episode> {
         extra: vec![],
         timing: TurnTiming::default(),
     };
-    let task = Task {
-        id: "train-0".into(),
-        split: "train".into(),
-        input: "Guess a number.".into(),
-        reference: Some("\"19\"".into()),
-        tags: vec![],
-        extra: vec![],
-    };
+    let task =
+        Task { input: "Guess a number.".into(), reference: Some("\"19\"".into()), ..Task::new("train", "train-0") };
     Arc::new(Episode {
         format: EPISODE_FORMAT,
         id: EpisodeId::new(&Digest::of(b"bench"), index),

@@ -2,7 +2,7 @@
 
 use super::numbers::signed;
 use clawhost_core::{counted, thousands};
-use clawhost_learning::{ArmReport, Evaluation, LayerEffect, Mean, SideTries};
+use clawhost_learning::{ArmReport, Evaluation, LayerEffect, Mean, PartEvaluation, SideTries};
 
 /// A mean with its interval.
 pub(crate) fn mean(value: Option<&Mean>) -> String {
@@ -22,8 +22,20 @@ pub(crate) fn proof(
     evaluation: &Evaluation,
     [first, second]: [&str; 2],
 ) -> std::io::Result<()> {
-    let Evaluation { split, pairs, tasks, reused, missing, before, after, lift: difference, arms, effects, tries } =
-        evaluation;
+    let Evaluation {
+        split,
+        pairs,
+        tasks,
+        reused,
+        missing,
+        before,
+        after,
+        lift: difference,
+        parts,
+        arms,
+        effects,
+        tries,
+    } = evaluation;
     let lost = match missing.all() {
         0 => String::new(),
         all => format!(
@@ -50,6 +62,15 @@ pub(crate) fn proof(
     writeln!(out, "  before    {}, {first}", mean(before.as_ref()))?;
     writeln!(out, "  after     {}, {second}", mean(after.as_ref()))?;
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;
+    for PartEvaluation { part, pairs, before, after, lift: difference, .. } in parts {
+        let (before, after) = (mean(before.as_ref()), mean(after.as_ref()));
+        writeln!(
+            out,
+            "  of part {part}, {}: {before}, then {after}; lift {}",
+            counted(*pairs, "pair"),
+            lift(difference.as_ref())
+        )?;
+    }
     for ArmReport { layers, mean: reward, lift: difference, .. } in arms {
         writeln!(out, "  {:<9} {}, lift {}", layers.join("+"), mean(reward.as_ref()), lift(difference.as_ref()))?;
     }

@@ -2,7 +2,7 @@
 
 use crate::learn_summary::{gate, weights};
 use clawhost_core::{counted, escaped, thousands};
-use clawhost_learning::{IterationReport, WarmStart, WarmStartReport};
+use clawhost_learning::{IterationReport, PartReward, WarmStart, WarmStartReport};
 
 /// The number of lessons in each status, with failures.
 fn lessons(report: &IterationReport) -> Option<String> {
@@ -36,6 +36,12 @@ pub(super) fn has_news(report: &IterationReport) -> bool {
 /// The lines of an iteration. `pace` describes the speed of learning.
 pub(super) fn lines(report: &IterationReport, of: u64, pace: Option<String>) -> Vec<String> {
     let reward = report.reward.map_or("not scored".to_owned(), |mean| format!("reward {mean:.3}"));
+    let part = |one: &PartReward| {
+        let reward = one.reward.map_or("-".to_owned(), |reward| format!("{reward:.3}"));
+        format!("{} {reward}", escaped(&one.part, 80))
+    };
+    let by_part = report.parts.iter().map(part).collect::<Vec<_>>().join(", ");
+    let reward = if by_part.is_empty() { reward } else { format!("{reward} ({by_part})") };
     let refused = report.learned.as_ref().err().map(|why| format!("NOT LEARNED: {}", escaped(why, 300)));
     let weights = weights(report);
     // The pace counts tokens, which exist only if weights learn.

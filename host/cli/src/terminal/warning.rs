@@ -1,7 +1,7 @@
 //! The texts of warnings, which suggest flags.
 
 use clawhost_app::{TaskDifference, Warning};
-use clawhost_core::{Digest, SHORTEST_SCRUBBED, counted, escaped, thousands};
+use clawhost_core::{Digest, SHORTEST_SCRUBBED, counted, escaped};
 use clawhost_play::Unread;
 
 /// The most digests that a warning lists.
@@ -54,12 +54,12 @@ fn text(warning: &Warning) -> String {
              or room earns 0"
                 .to_owned()
         }
-        Warning::NothingToRead(Unread { reward, reads, episodes }) => {
-            let (name, last) =
-                (escaped(&reward.name, 80), if *episodes == 1 { "episode has" } else { "episodes have" });
+        Warning::NothingToRead(Unread { reward, reads, part, episodes }) => {
+            let (name, last) = (escaped(&reward.name, 80), if *episodes == 1 { "has" } else { "have" });
+            let episodes = counted(*episodes, "episode");
+            let of = part.as_ref().map(|part| format!(" of part {}", escaped(part, 80))).unwrap_or_default();
             format!(
-                "{name} reads {reads}; none of {} {last} any of it: is it a reward for this environment?",
-                thousands(*episodes)
+                "{name} reads {reads}; none of {episodes}{of} {last} any of it: is it a reward for this environment?"
             )
         }
         Warning::NothingToActOn { policy, answers } => {
@@ -182,10 +182,17 @@ mod tests {
         let state = PluginIdentity::native("reward-state");
         let reads = "artefact `records` and a reference with `records`".to_owned();
         check(
-            Warning::NothingToRead(Unread { reward: state.clone(), reads, episodes: 100 }),
+            Warning::NothingToRead(Unread { reward: state.clone(), reads: reads.clone(), part: None, episodes: 100 }),
             &[
                 "note: reward-state reads artefact `records` and a reference with `records`; none of 100 episodes have any of it: \
                is it a reward for this environment?",
+            ],
+        );
+        check(
+            Warning::NothingToRead(Unread { reward: state.clone(), reads, part: Some("math".into()), episodes: 1 }),
+            &[
+                "note: reward-state reads artefact `records` and a reference with `records`; none of 1 episode of part math has any of \
+               it: is it a reward for this environment?",
             ],
         );
         let others: Vec<Digest> = (0..4_u8).map(|number| Digest::of(&[number])).collect();

@@ -22,7 +22,7 @@ pub(crate) fn command(
     let mut words = Words::of("run");
     words.word(plugin);
     words.option(&flag(Key::Model), &last.display().to_string());
-    for key in [Key::Rewards, Key::Grants, Key::SystemPrompt, Key::SystemPromptFile] {
+    for key in [Key::Mix, Key::Rewards, Key::Grants, Key::SystemPrompt, Key::SystemPromptFile] {
         words.said(said, key);
     }
     let learned_playbook = learned.report.harness().map(|harness| harness.name.as_str());

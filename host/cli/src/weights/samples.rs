@@ -16,7 +16,7 @@ fn row(episode: &Episode) -> [String; 3] {
     });
     let said = turns.chain([heard(&episode.closing)]).collect::<Vec<_>>().join(" ");
     let reward = episode.reward.map_or("-".to_owned(), |reward| format!("{reward:.2}"));
-    [escaped(&episode.task.id, 40), reward, escaped(said.trim(), SHOWN)]
+    [escaped(&episode.task.key(), 40), reward, escaped(said.trim(), SHOWN)]
 }
 
 /// The table.

@@ -135,6 +135,7 @@ mod tests {
         IterationReport {
             iteration: number,
             reward: Some(0.5),
+            parts: Vec::new(),
             episodes: 64,
             removed: 0,
             revised: 0,

@@ -53,21 +53,11 @@ impl Lineage {
         let positions = [self.runs, self.train, self.gate, self.test];
         positions.into_iter().all(|position| position <= FURTHEST) && self.candidates <= MOST_CANDIDATES
     }
-
-    /// Of `pairs` tests that begin where this lineage is: how many different tasks were tested by earlier runs, if the split has
-    /// `tasks`.
-    pub fn tested_before(&self, pairs: u64, tasks: u64) -> u64 {
-        // Tests go round: the positions that are not new begin after the last task.
-        let not_new = self.test.saturating_add(pairs).saturating_sub(tasks.max(self.test));
-        not_new.min(tasks).min(self.test)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn what_either_has_used_is_used() {
@@ -88,15 +78,5 @@ mod tests {
         check(Lineage { gate: 1 << 40, ..some }, false);
         check(Lineage { test: 1 << 40, ..some }, false);
         check(Lineage { runs: 1 << 40, ..some }, false);
-    }
-
-    proptest! {
-        #[test]
-        fn the_tasks_that_were_tested_before_are_counted(before in 0..300_u64, pairs in 0..300_u64, tasks in 1..200_u64) {
-            let of = |positions: std::ops::Range<u64>| positions.map(|at| at % tasks).collect::<BTreeSet<_>>();
-            let (earlier, now) = (of(0..before), of(before..before + pairs));
-            let lineage = Lineage { test: before, ..Lineage::new(0) };
-            prop_assert_eq!(lineage.tested_before(pairs, tasks), earlier.intersection(&now).count() as u64);
-        }
     }
 }

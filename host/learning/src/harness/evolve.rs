@@ -350,7 +350,7 @@ impl HarnessStage {
         let episodes = self.episodes_of(parent, items, context).await?;
         let mut playbook = self.state.harness.deployed();
         playbook.sections.clone_from(&parent.0);
-        let playbook = shown(&playbook);
+        let playbook = shown(&playbook, None);
         let times = self.evolving()?.evolution.report().reflections;
         let seed = derive_seed(context.plan.play.seed, "evolve reflect", times);
         let asked = Context { seed, options: evolver.options.clone() };
@@ -398,7 +398,7 @@ impl HarnessStage {
                 None => context.learning.episodes(&phase_id(context.run, &phase_name(number))).await?,
             };
             for episode in episodes.into_iter().filter(|episode| episode.reward.is_some()) {
-                let item = items.iter().find(|item| item.task == episode.task.id && item.seed == episode.seed());
+                let item = items.iter().find(|item| item.task == episode.task.key() && item.seed == episode.seed());
                 if let Some(item) = item {
                     found.entry(item).or_insert(episode);
                 }
@@ -414,12 +414,12 @@ async fn course(plan: &EvolvePlan, context: &StageContext<'_>) -> Staged<Course>
     let asked = Context { seed: play.seed, options: play.options.clone() };
     let (order, first) = (context.lineage.order, context.lineage.train);
     let wanted = TRAINING_TASKS.saturating_add(plan.pareto);
-    let environment = context.ports.environment.as_ref();
+    let environments = &context.ports.environments;
     let split = (context.splits.train.as_str(), order);
-    let tasks = fetch_shuffled(environment, &asked, split, listed(first, wanted), |_| true).await?;
+    let tasks = fetch_shuffled(environments, &asked, split, listed(first, wanted), |_| true).await?;
     let item = |(position, (task, _)): (u64, &(Arc<clawhost_core::Task>, Digest))| {
         let seed = environment_seed(play.seed, &context.splits.train, position);
-        (Item { task: task.id.clone(), seed }, position)
+        (Item { task: task.key(), seed }, position)
     };
     // Position `p` plays task `p` modulo their number.
     let count = (tasks.len() as u64).min(wanted);

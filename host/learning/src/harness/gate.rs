@@ -240,7 +240,7 @@ impl HarnessStage {
                     }
                 };
                 if let Some(difference) = difference {
-                    tasks.extend(members.first().map(|member| member.task.id.clone()));
+                    tasks.extend(members.first().map(|member| member.task.key()));
                     evidence.observe(difference)?;
                 }
             }

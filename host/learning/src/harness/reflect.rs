@@ -5,8 +5,8 @@
 use super::stage::Reflecting;
 use crate::experience::{Groups, by_group};
 use clawhost_core::{
-    Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError, code,
-    derive_seed, escaped,
+    Change, Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError,
+    code, derive_seed, escaped,
 };
 use clawhost_learn::playbook::Playbook;
 use clawhost_play::{Cancel, failure_cause};
@@ -140,8 +140,12 @@ impl Waiting {
                 self.names.iter().filter_map(|name| self.at_hand.get(name)).flatten().cloned().collect();
             episodes.retain(|episode| episode.ending.is_complete() && episode.reward.is_some());
             let old = episodes.len().saturating_sub(TOGETHER);
-            let call = episodes.split_off(old);
-            return Ok((if call.is_empty() { Vec::new() } else { vec![call] }, 0));
+            // Facts, tools and actions differ between the parts of a mixture, so each part has a call of its own.
+            let mut calls: BTreeMap<Option<String>, Vec<Arc<Episode>>> = BTreeMap::new();
+            for episode in episodes.split_off(old) {
+                calls.entry(episode.task.part.clone()).or_default().push(episode);
+            }
+            return Ok((calls.into_values().collect(), 0));
         }
         let mut at_hand = std::mem::take(&mut self.at_hand);
         let groups: Vec<_> = self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect();
@@ -150,8 +154,24 @@ impl Waiting {
     }
 }
 
-/// A playbook as reflectors receive it.
-pub(crate) fn shown(playbook: &Playbook) -> Shown {
+/// Beginning of the tag that names the part of a mixture from whose episodes an entry was proposed.
+const PART_TAG: &str = "part:";
+
+/// Whether an entry was proposed from other parts of a mixture only. A reflector that counts the episodes of one part knows nothing about
+/// such an entry, and would retire it.
+fn is_of_another(entry: &clawhost_learn::Entry, part: Option<&str>) -> bool {
+    let mut parts = entry.tags.iter().filter_map(|tag| tag.strip_prefix(PART_TAG)).peekable();
+    part.is_some() && parts.peek().is_some() && parts.all(|of| Some(of) != part)
+}
+
+/// Marks the entry of a proposal with the part that it was proposed from.
+fn mark(proposal: &mut Proposal, part: Option<&str>) {
+    let (Change::Add(entry) | Change::Update(entry)) = &mut proposal.change else { return };
+    entry.tags.extend(part.map(|part| format!("{PART_TAG}{part}")).filter(|tag| !entry.tags.contains(tag)));
+}
+
+/// A playbook as reflectors receive it: all of it, or the entries that concern one part of a mixture.
+pub(crate) fn shown(playbook: &Playbook, part: Option<&str>) -> Shown {
     let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
         id: entry.id.0.clone(),
         text: entry.lesson.line(),
@@ -160,7 +180,7 @@ pub(crate) fn shown(playbook: &Playbook) -> Shown {
     };
     Shown {
         version: playbook.digest().to_string(),
-        entries: playbook.entries.iter().map(entry).collect(),
+        entries: playbook.entries.iter().filter(|entry| !is_of_another(entry, part)).map(entry).collect(),
         sections: playbook.sections.clone().into_iter().collect(),
     }
 }
@@ -185,13 +205,16 @@ pub(crate) async fn reflect(
     let (groups, gone) = waiting.take(learning).await?;
     counts.given_up += gone;
     counts.asked += groups.len() as u64;
-    let playbook = Arc::new(shown(known));
+    let mut playbooks: BTreeMap<Option<String>, Arc<Shown>> = BTreeMap::new();
     let mut calls = Vec::new();
     for (place, group) in groups.into_iter().enumerate() {
+        let part = group.first().and_then(|first| first.task.part.clone());
+        let view = || Arc::new(shown(known, part.as_deref()));
+        let playbook = playbooks.entry(part.clone()).or_insert_with(view).clone();
         for reflecting in reflectors {
             let first = group.first().map_or(place as u64, |episode| episode.seed());
             let context = Context { seed: derive_seed(seed, "reflect", first), options: reflecting.options.clone() };
-            calls.push((reflecting.reflector.clone(), context, group.clone()));
+            calls.push((reflecting.reflector.clone(), context, playbook.clone(), group.clone()));
         }
     }
     let mut answers: BTreeMap<usize, (String, Result<Vec<Proposal>, Failure>)> = BTreeMap::new();
@@ -199,10 +222,11 @@ pub(crate) async fn reflect(
     let mut calls = calls.into_iter().enumerate();
     loop {
         while asking.len() < AT_ONCE && !cancel.is_requested() {
-            let Some((place, (reflector, context, group))) = calls.next() else { break };
-            let playbook = playbook.clone();
+            let Some((place, (reflector, context, playbook, group))) = calls.next() else { break };
             asking.spawn(async move {
-                let answer = reflector.reflect(&context, &playbook, &group).await;
+                let part = group.first().and_then(|first| first.task.part.as_deref());
+                let mut answer = reflector.reflect(&context, &playbook, &group).await;
+                answer.iter_mut().flatten().for_each(|proposal| mark(proposal, part));
                 (place, reflector.identity().name.clone(), answer)
             });
         }
@@ -240,4 +264,46 @@ pub(crate) async fn reflect(
         }
     }
     Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_learn::{Entry, Lesson};
+
+    fn entry(text: &str, tags: &[&str]) -> Entry {
+        let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        Entry { tags, ..Entry::new(Lesson::read(text), "operator") }
+    }
+
+    #[test]
+    fn reflectors_see_the_entries_of_their_part_and_those_of_no_part() {
+        let entries = vec![entry("one", &[]), entry("two", &["part:a"]), entry("three", &["x", "part:b"])];
+        let playbook =
+            Playbook { entries: [entries, vec![entry("four", &["part:a", "part:b"])]].concat(), ..Playbook::default() };
+        let check = |part: Option<&str>, expect: &[&str]| {
+            let found = shown(&playbook, part);
+            assert_eq!(found.entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>(), expect, "{part:?}");
+        };
+        check(None, &["one", "two", "three", "four"]);
+        check(Some("a"), &["one", "two", "four"]);
+        check(Some("b"), &["one", "three", "four"]);
+        check(Some("c"), &["one"]);
+    }
+
+    #[test]
+    fn proposals_are_marked_with_their_part_once() {
+        let check = |part: Option<&str>, tags: &[&str], expect: &[&str]| {
+            let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            let new = clawhost_core::Entry { id: String::new(), text: "one".into(), tags, extra: Vec::new() };
+            let mut proposal =
+                Proposal { change: Change::Add(new), evidence: Vec::new(), expected_effect: String::new() };
+            mark(&mut proposal, part);
+            let Change::Add(found) = proposal.change else { panic!("another change") };
+            assert_eq!(found.tags, expect);
+        };
+        check(None, &["x"], &["x"]);
+        check(Some("a"), &["x"], &["x", "part:a"]);
+        check(Some("a"), &["part:a"], &["part:a"]);
+    }
 }

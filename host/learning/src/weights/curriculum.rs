@@ -43,7 +43,7 @@ impl Curriculum {
         for group in groups.values() {
             let (successes, members) = successes(group, self.best);
             if let Some(first) = group.first() {
-                self.sampler.note(&first.task.id, successes, members);
+                self.sampler.note(&first.task.key(), successes, members);
             }
         }
     }

@@ -26,7 +26,7 @@ impl TaskSampler {
             self.next = self.next.saturating_add(1);
             let place = usize::try_from(position % (tasks.len() as u64).max(1)).unwrap_or(0);
             let plays = match (&mut self.filter, tasks.get(place)) {
-                (Some(filter), Some((task, _))) => filter.offer(&task.id),
+                (Some(filter), Some((task, _))) => filter.offer(&task.key()),
                 _ => true,
             };
             if plays {
@@ -81,6 +81,29 @@ mod tests {
         let first = choice.positions(14, &tasks);
         assert!(first.iter().all(|position| position % 3 != 1), "{first:?}");
         assert!(choice.positions(6, &tasks).iter().any(|position| position % 3 == 1), "every eighth offer is taken");
+    }
+
+    /// Tasks of two parts with the same ids: `a/t0`, `b/t0`, `a/t1`, `b/t1`.
+    fn mixed() -> Tasks {
+        let task = |number: usize| {
+            let part = Some(if number.is_multiple_of(2) { "a" } else { "b" }.to_owned());
+            let task = Task { part, ..Task::new("train", format!("t{}", number / 2)) };
+            (Arc::new(task), Digest::of(b"task"))
+        };
+        (0..4).map(task).collect()
+    }
+
+    #[test]
+    fn a_part_that_is_mastered_makes_room_for_the_others_and_is_never_left_out() {
+        let (tasks, mut choice) = (mixed(), TaskSampler::new(Some(Difficulty::default())));
+        for task in ["a/t0", "a/t1"] {
+            choice.note(task, 8, 8);
+            choice.note(task, 8, 8);
+        }
+        assert_eq!(choice.passed_over(), Some(2), "tasks of another part with the same ids are played");
+        let played = choice.positions(90, &tasks);
+        let of_a = played.iter().filter(|position| *position % 2 == 0).count();
+        assert_eq!((played.len(), of_a), (90, 10), "one of eight offers of a mastered part is taken");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::key::Preset;
 use crate::problem::Problem;
 use crate::value::found_text;
 use crate::{
-    EvaluateSpec, Grant, Key, Layer, Part, PlaybookSpec, PluginSpec, Problems, RewardSpec, RunSpec, RunSpecPatch,
-    SPEC_VERSION, Scope, Source, Value, Verb, Work,
+    EvaluateSpec, Grant, Key, Layer, Part, PartSpec, PlaybookSpec, PluginSpec, Problems, RewardSpec, RunSpec,
+    RunSpecPatch, SPEC_VERSION, Scope, Source, Value, Verb, Work,
 };
 use std::collections::BTreeSet;
 
@@ -127,6 +127,8 @@ impl Resolver<'_> {
         }
         let exists = self.exists;
         let plugin = self.text(Key::Plugin).and_then(|text| PluginSpec::parse(text, exists).ok());
+        let mix = self.texts(Key::Mix).iter().filter_map(|text| PartSpec::parse(text, exists).ok()).collect();
+        self.check_parts(&mix);
         let rewards = self.texts(Key::Rewards).iter().filter_map(|text| RewardSpec::parse(text, exists).ok());
         let rewards = rewards.collect();
         let grants = self.texts(Key::Grants).iter().filter_map(|text| text.parse::<Grant>().ok());
@@ -141,6 +143,7 @@ impl Resolver<'_> {
             tags: self.texts(Key::Tags).iter().filter_map(|tag| tag.parse().ok()).collect(),
             // A run without an environment has a problem, and is not returned.
             environment: plugin.unwrap_or(PluginSpec { path: String::new(), options: Vec::new(), plugin: None }),
+            mix,
             rewards,
             policy,
             playbook,
@@ -158,6 +161,24 @@ impl Resolver<'_> {
                     against: self.whole(Key::Against),
                 }),
             },
+        }
+    }
+
+    /// The names of parts that are known before their plugins are loaded must differ, and rewards of parts need parts.
+    fn check_parts(&mut self, mix: &Vec<PartSpec>) {
+        let names: Vec<&str> = mix.iter().filter_map(|part| part.name.as_deref()).collect();
+        let twice =
+            names.iter().enumerate().find(|(place, name)| names.iter().take(*place).any(|other| other == *name));
+        if let Some((_, name)) = twice {
+            let why = format!("two parts have the name `{name}`; each needs its own");
+            self.refuse(Key::Mix, [why.into()]);
+        }
+        let exists = self.exists;
+        let mut rewards = self.texts(Key::Rewards).iter().filter_map(|text| RewardSpec::parse(text, exists).ok());
+        let alone = rewards.find_map(|reward| reward.part.filter(|_| mix.is_empty()));
+        if let Some(part) = alone.filter(|_| !self.refused.contains(&Key::Mix)) {
+            let begin = format!("judges the part `{part}`, but the run has one environment; name others with ");
+            self.refuse(Key::Rewards, [begin.into(), Key::Mix.into()]);
         }
     }
 

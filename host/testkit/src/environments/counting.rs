@@ -65,6 +65,7 @@ impl Environment for Counting {
         let end = self.tasks.min(offset + u64::from(limit));
         let task = |position| Task {
             id: format!("t{position}"),
+            part: None,
             split: split.into(),
             input: format!("task {position}"),
             reference: Some("\"canary-4711\"".into()),

@@ -108,6 +108,7 @@ impl Environment for Lights {
             let colour = (self.colour)(split, place(position));
             Task {
                 id: format!("{split}-{position}"),
+                part: None,
                 split: split.into(),
                 input: format!("light {}\ncolour: {colour}", place(position)),
                 reference: Some(format!("\"canary {}\"", (self.wanted)(split, colour))),
