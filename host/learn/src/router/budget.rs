@@ -57,7 +57,15 @@ impl Dual {
     pub(super) fn spend(&mut self, budget: &Budget, now: u64, cost: f64) {
         let elapsed = self.at.map_or(0, |at| now.saturating_sub(at)).min(DAY);
         self.at = Some(self.at.map_or(now, |at| at.max(now)));
-        let step = cost / budget.per_day - elapsed as f64 / DAY as f64;
+        self.step(budget, cost / budget.per_day - elapsed as f64 / DAY as f64);
+    }
+
+    /// Takes a cost into account that took no time.
+    pub(super) fn charge(&mut self, budget: &Budget, cost: f64) {
+        self.step(budget, cost / budget.per_day);
+    }
+
+    fn step(&mut self, budget: &Budget, step: f64) {
         self.weight = (self.weight + budget.rate * step).clamp(0.0, LARGEST_WEIGHT);
     }
 }

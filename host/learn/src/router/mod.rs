@@ -289,14 +289,34 @@ impl Router {
     /// # Errors
     /// A cost that is negative or not finite.
     pub fn spend(&mut self, now: u64, cost: f64) -> Result<(), LearnError> {
+        self.pay(cost, |dual, budget| dual.spend(budget, now, cost))
+    }
+
+    /// As [`Router::spend`], for a run whose clock must decide nothing, so that equal runs are equal: it counts as no time.
+    ///
+    /// # Errors
+    /// A cost that is negative or not finite.
+    pub fn charge(&mut self, cost: f64) -> Result<(), LearnError> {
+        self.pay(cost, |dual, budget| dual.charge(budget, cost))
+    }
+
+    fn pay(&mut self, cost: f64, taken: impl FnOnce(&mut Dual, &Budget)) -> Result<(), LearnError> {
         if !cost.is_finite() || cost < 0.0 {
             return Err(LearnError::Router(format!("a cost of {cost}; finite and at least 0")));
         }
         if let (CostWeight::Budget(budget), Some(dual)) = (&self.settings.cost_weight, &mut self.dual) {
-            dual.spend(budget, now, cost);
+            taken(dual, budget);
             self.touched();
         }
         Ok(())
+    }
+
+    /// Takes over the weight of cost of another state of this router, if both follow a budget. What was spent is the same for all states.
+    pub fn take_weight_of(&mut self, other: &Self) {
+        if self.dual.is_some() && other.dual.is_some() {
+            self.dual.clone_from(&other.dual);
+            self.touched();
+        }
     }
 
     /// Checks a decision with its outcome, as [`Router::learn`] does.

@@ -101,6 +101,21 @@ pub struct Evaluation {
     pub reward_gain: Estimate,
 }
 
+impl Evaluation {
+    /// About how many decisions a log of `decisions` lacks until both effective samples reach [`LEAST_EFFECTIVE_SAMPLE`], which grow with
+    /// it. 0: none. A log that tells nothing yet lacks at least those of a policy that decided everything in it.
+    pub fn missing(&self, decisions: usize) -> u64 {
+        let found = self.candidate.effective_sample.min(self.served.effective_sample);
+        if found >= LEAST_EFFECTIVE_SAMPLE {
+            return 0;
+        }
+        // The first fold is not judged, and no sample is larger than the number of its outcomes.
+        let least = LEAST_EFFECTIVE_SAMPLE * FOLDS as f64 / (FOLDS - 1) as f64;
+        let wanted = if found > 0.0 { decisions as f64 * LEAST_EFFECTIVE_SAMPLE / found } else { least };
+        ((wanted.max(least) - decisions as f64).ceil() as u64).max(1)
+    }
+}
+
 /// A reward and a cost, and the utility that they add up to.
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures([f64; 3]);

@@ -31,10 +31,17 @@ impl Verdict {
     pub fn promotes(&self) -> bool {
         matches!(self, Self::Better | Self::Cheaper)
     }
+
+    /// Whether the rewards of the log had a say in it, so that it is one of the judgements that [`ALPHA`] is divided between. A refusal for
+    /// want of decisions follows from requests and propensities alone: it may be asked for again and costs nothing.
+    pub fn counts(&self) -> bool {
+        !matches!(self, Self::Refused(Refusal::EffectiveSample { .. } | Refusal::Unsupported { .. }))
+    }
 }
 
-/// Judges the `number`-th candidate of a router on a log. Both ways to a promotion, over all candidates, together promote one that is
-/// no better with a probability of at most [`ALPHA`].
+/// Judges a candidate of a router on a log, as its `number`-th judgement that counts ([`Verdict::counts`]). Both ways to a promotion, over all
+/// judgements, together promote one that is no better with a probability of at most [`ALPHA`]. A candidate that is judged again, on a
+/// longer log, is one judgement more.
 ///
 /// # Errors
 /// See [`evaluate`].

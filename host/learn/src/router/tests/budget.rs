@@ -41,6 +41,35 @@ fn the_weight_rises_above_the_budget_and_falls_below_it() {
 }
 
 #[test]
+fn a_charge_moves_the_weight_and_no_time_passes() {
+    let mut router = budgeted(100.0);
+    let mut check = |cost: f64, expect: f64| {
+        router.charge(cost).unwrap();
+        assert!((router.cost_weight() - expect).abs() < 1e-12, "{}", router.cost_weight());
+    };
+    check(50.0, 0.15);
+    check(0.0, 0.15);
+    assert!(router.charge(-1.0).is_err() && router.charge(f64::INFINITY).is_err());
+    // The first spend afterwards begins the clock, whatever it says.
+    router.spend(20 * DAY, 50.0).unwrap();
+    assert!((router.cost_weight() - 0.2).abs() < 1e-12, "{}", router.cost_weight());
+}
+
+#[test]
+fn a_state_takes_over_what_another_one_has_spent_and_nothing_without_a_budget() {
+    let (mut one, mut other) = (budgeted(100.0), budgeted(100.0));
+    teach(&mut one, "dear", 1.0, 3);
+    other.spend(0, 400.0).unwrap();
+    one.take_weight_of(&other);
+    assert_eq!((one.cost_weight(), one.learned()), (other.cost_weight(), 3));
+    let mut fixed = super::router(|_| {});
+    let (before, of_fixed) = (one.digest(), fixed.digest());
+    one.take_weight_of(&fixed);
+    fixed.take_weight_of(&one);
+    assert_eq!((one.digest(), fixed.digest()), (before, of_fixed));
+}
+
+#[test]
 fn the_spend_of_a_day_stays_near_the_budget() {
     for (seed, share) in [(0, 0.2), (1, 0.4), (2, 0.7)] {
         // This share of the requests can go to the dear model.

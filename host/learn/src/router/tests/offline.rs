@@ -182,6 +182,27 @@ fn a_policy_that_is_no_better_is_rarely_promoted() {
 }
 
 #[test]
+fn a_refusal_for_want_of_decisions_says_how_many_and_is_no_judgement() {
+    let check = |decisions: usize, expect: std::ops::RangeInclusive<u64>| {
+        let played = play(&WorldSettings::default(), Policy::Random, decisions, 1);
+        let (candidate, served) = (always("cheap"), always("dear"));
+        let (verdict, evaluation) =
+            judge(&played.log, played.target(&candidate), played.target(&served), NonZeroU32::MIN).unwrap();
+        let missing = evaluation.missing(decisions);
+        assert!(expect.contains(&missing), "{decisions}: {missing}");
+        assert_eq!(verdict.counts(), missing == 0, "{verdict:?}");
+    };
+    // Half of the decisions are those of either model, and a fifth only trains: 500 are about as many as needed.
+    check(0, 250..=250);
+    check(300, 150..=250);
+    check(600, 0..=0);
+    let counts = |refusal: Refusal| Verdict::Refused(refusal).counts();
+    assert!(counts(Refusal::Disagreement { doubly_robust: 0.5, snips: 0.1 }), "it follows from the rewards");
+    assert!(!counts(Refusal::Unsupported { share: 0.5 }));
+    assert!(Verdict::Keep.counts() && Verdict::Better.counts() && Verdict::Cheaper.counts());
+}
+
+#[test]
 fn outcomes_of_models_that_left_are_left_out() {
     let mut played = play(&WorldSettings::default(), Policy::Random, 3_000, 6);
     let cheap = played.log.iter().filter(|logged| logged.decision.action().unwrap().model == "cheap").count();
