@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use clawhost_core::{Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
 use clawhost_follower::Follower;
 use clawhost_learn::Layer as _;
-use clawhost_learn::router::{CostWeight, Features, Fixed, Logged, Router, RouterSettings, Table};
+use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, Logged, Router, RouterSettings, Table};
 use clawhost_learning::{
-    LayerReport, LearnPlan, LearnPorts, LearnReport, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage,
+    LayerReport, LearnPlan, LearnPorts, LearnReport, LearnedRouter, RoutedModel, RoutedModels, RouterKeeper,
+    RouterPorts, RouterStage,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -68,17 +69,22 @@ fn router(escalates: bool) -> Router {
 
 /// Remembers what was kept.
 #[derive(Default)]
-struct Kept(Mutex<Option<(Router, Vec<Logged>)>>);
+struct Kept(Mutex<Option<LearnedRouter>>);
 
 impl RouterKeeper for Kept {
-    fn keep(&self, router: &Router, log: &[Logged]) -> Result<(), String> {
-        *self.0.lock().unwrap() = Some((router.clone(), log.to_vec()));
+    fn keep(&self, result: LearnedRouter) -> Result<(), String> {
+        *self.0.lock().unwrap() = Some(result);
         Ok(())
     }
 }
 
 impl Kept {
     fn taken(&self) -> (Router, Vec<Logged>) {
+        let LearnedRouter { router, log, .. } = self.result();
+        (router, log)
+    }
+
+    fn result(&self) -> LearnedRouter {
         self.0.lock().unwrap().take().unwrap()
     }
 }
@@ -164,25 +170,69 @@ async fn a_run_with_a_router_killed_at_any_store_call_and_resumed_gives_the_same
     };
     let plan = plan(2, 4);
     let whole = fresh(Arc::default());
-    let (expected, expected_router, expected_log) = learned(&whole, plan.clone(), router(false), models(waits)).await;
+    let kept = Arc::new(Kept::default());
+    let expected = whole.begin(plan.clone(), ports(&whole, budgeted(0.1), models(waits), &kept)).await.unwrap();
+    let LearnedRouter { router: expected_router, log: expected_log, spent: expected_spent } = kept.result();
     let (kept_in_store, calls, mut killed) = (stored(&whole), whole.store.calls(), 0);
     for at in 0..calls {
         let store = Shelf::dying(at);
         let (first, kept) = (fresh(store.clone()), Arc::new(Kept::default()));
-        let result = first.begin(plan.clone(), ports(&first, router(false), models(waits), &kept)).await;
+        let result = first.begin(plan.clone(), ports(&first, budgeted(0.1), models(waits), &kept)).await;
         store.revive(None);
         if result.is_ok() {
             continue;
         }
         killed += 1;
         let later = fresh(store);
-        let resumed = ports(&later, router(false), models(waits), &kept);
+        let resumed = ports(&later, budgeted(0.1), models(waits), &kept);
         assert_eq!(later.resume(plan.clone(), resumed).await.unwrap(), expected, "killed at call {at}");
         assert!(stored(&later) == kept_in_store, "killed at call {at}: what is stored differs");
-        let (router, log) = kept.taken();
+        let LearnedRouter { router, log, spent } = kept.result();
         assert_eq!((router.digest(), log), (expected_router.digest(), expected_log.clone()), "killed at call {at}");
+        assert_eq!(spent, expected_spent, "killed at call {at}");
     }
     assert!(killed > calls / 2, "{killed} of {calls} calls");
+}
+
+/// A router whose weight of cost follows a budget.
+fn budgeted(per_day: f64) -> Router {
+    let mut router = router(false);
+    let budget = Budget { per_day, start: 0.1, rate: 0.1 };
+    let (table, incumbent) = (router.table().clone(), router.settings().incumbent.clone());
+    router.reconfigure(table, incumbent, CostWeight::Budget(budget)).unwrap();
+    router
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_run_spends_raises_the_weight_of_cost_and_takes_no_time() {
+    let spend = async |per_day: f64| {
+        let (world, kept) = (fresh(Arc::default()), Arc::new(Kept::default()));
+        world.begin(plan(3, 0), ports(&world, budgeted(per_day), models(waits), &kept)).await.unwrap();
+        let LearnedRouter { router, log, spent } = kept.result();
+        let cost = |logged: &Logged| router.cost(logged.decision.action().unwrap(), &logged.outcome).unwrap();
+        let logged: f64 = log.iter().map(cost).sum();
+        assert!((spent - logged).abs() < 1e-12 && spent > 0.0, "{spent} {logged}");
+        let weight = 0.1 + 0.1 * spent / per_day;
+        assert!((router.cost_weight() - weight).abs() < 1e-9, "{} {weight}", router.cost_weight());
+        // The decisions are those that were made, though the weight has moved since.
+        log.iter().for_each(|logged| assert!(logged.decision.check().is_ok()));
+        assert_eq!(router.learned(), 192);
+        router.identity()
+    };
+    assert_eq!(spend(0.1).await, spend(0.1).await, "equal runs are equal");
+    spend(10.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn episodes_without_a_reward_cost_what_they_cost() {
+    let rewarded = |episode: &Episode| !episode.task.input.ends_with("grey");
+    let marks = Marks::by(move |episode| rewarded(episode).then(|| f64::from(u8::from(is_right(episode)))));
+    let world = World { marks: Arc::new(marks), ..fresh(Arc::default()) };
+    let kept = Arc::new(Kept::default());
+    world.begin(plan(2, 0), ports(&world, router(false), models(waits), &kept)).await.unwrap();
+    let LearnedRouter { router, log, spent } = kept.result();
+    let logged: f64 = log.iter().filter_map(|one| router.cost(one.decision.action().ok()?, &one.outcome)).sum();
+    assert!(log.len() < 128 && spent > logged + 1e-9, "{} {spent} {logged}", log.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -53,6 +53,7 @@ mod models;
 mod operate;
 mod playbooks;
 mod policies;
+mod promote;
 mod records;
 mod refusals;
 mod reload;

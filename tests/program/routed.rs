@@ -76,6 +76,13 @@ fn a_router_of_a_gateway_chooses_and_learns_from_feedback() {
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 11);
     bench.json(&["router", "replay", log.to_str().unwrap()]);
 
+    // What they cost is in the books. Stubs report 5 tokens, some 1e-6 units.
+    let spent = shown["spent"].as_array().unwrap();
+    let of_day = |key: &str| spent.iter().map(|day| day[key].as_f64().unwrap()).sum::<f64>();
+    assert!(of_day("sessions") > 0.0 && of_day("learning") == 0.0, "{shown}");
+    assert_eq!((&shown["budget_per_day"], &spent[0]["of_budget"]), (&Value::Null, &Value::Null));
+    assert!(bench.out(&["router", "show", "two"]).contains("spent on"));
+
     // Killed, it learns the rest after its next start, and nothing twice.
     served.kill();
     let served = Served::start(&bench, &[]);

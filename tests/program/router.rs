@@ -37,7 +37,7 @@ fn demonstrated() -> Bench {
 }
 
 impl Bench {
-    fn router_file(&self, name: &str) -> PathBuf {
+    pub(crate) fn router_file(&self, name: &str) -> PathBuf {
         self.data.path().join("routers").join(name)
     }
 }
@@ -272,12 +272,12 @@ fn no_file_of_a_router_makes_the_program_wait() {
 }
 
 /// Two models: one that answers at random and costs nothing, and one that calculates.
-const TWO: &str = "incumbent = \"guesses\"\n[models.guesses]\nmodel = \"random\"\nprice = 0\n\
+pub(crate) const TWO: &str = "incumbent = \"guesses\"\n[models.guesses]\nmodel = \"random\"\nprice = 0\n\
     [models.calculates]\nmodel = \"follower\"\nprice = 1\n";
 
 impl Bench {
     /// Writes the models of a router.
-    fn route(&self, name: &str, text: &str) {
+    pub(crate) fn route(&self, name: &str, text: &str) {
         std::fs::create_dir_all(self.router_file("")).unwrap();
         std::fs::write(self.router_file(&format!("{name}.toml")), text).unwrap();
     }
@@ -288,13 +288,20 @@ impl Bench {
     }
 
     /// A command on arithmetic problems with a router.
-    fn routed(&self, command: &str, more: &[&str]) -> Vec<String> {
+    pub(crate) fn routed(&self, command: &str, more: &[&str]) -> Vec<String> {
         let more = more.iter().map(|word| (*word).to_owned());
         [command.to_owned()].into_iter().chain(self.math()).chain(more).collect()
     }
 }
 
-fn words(all: &[String]) -> Vec<&str> {
+/// Options of a learning run of the router `two`.
+pub(crate) fn learning(iterations: u64, episodes: u64, seed: u64) -> Vec<String> {
+    let fixed = ["--layer", "router", "--policy", "router:two", "--test-pairs", "0"].map(str::to_owned);
+    let chosen = [("--iterations", iterations), ("--episodes", episodes), ("--seed", seed)];
+    fixed.into_iter().chain(chosen.into_iter().flat_map(|(key, value)| [key.to_owned(), value.to_string()])).collect()
+}
+
+pub(crate) fn words(all: &[String]) -> Vec<&str> {
     all.iter().map(String::as_str).collect()
 }
 
@@ -341,30 +348,23 @@ fn a_router_learns_in_a_run_and_goes_on_in_the_next() {
     );
     assert_eq!(decisions(), 512, "playing learns nothing");
 
-    // Another run of other tasks begins where this one ended.
-    let options = [
-        "--layer",
-        "router",
-        "--policy",
-        "router:two",
-        "--iterations",
-        "1",
-        "--episodes",
-        "64",
-        "--test-pairs",
-        "0",
-        "--seed",
-        "6",
-    ];
-    let told = bench.out(&words(&bench.routed("learn", &options)));
-    for part in
-        ["verdict     not measured (the router alone changed)", "router      two: see `clawhost router show two`"]
-    {
+    // Another run of other tasks begins where this one ended, and replaces nothing.
+    let options = learning(1, 64, 6);
+    let told = bench.out(&words(&bench.routed("learn", &words(&options))));
+    for part in [
+        "verdict     not measured (the router alone changed)",
+        "router      two: see `clawhost router show two`",
+        "what it learned is a candidate, and nothing is replaced; `clawhost router promote two` judges it",
+    ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert_eq!((bench.json(&["router", "show", "two"])["learned"].clone(), decisions()), (576.into(), 576));
-    let former = bench.router_file("two.v8.state").display().to_string();
-    assert_eq!(bench.json(&["router", "show", &former])["identity"], shown["identity"], "the former state stays");
+    let now = bench.json(&["router", "show", "two"]);
+    assert_eq!((&now["identity"], &now["learned"], decisions()), (&shown["identity"], &512.into(), 576));
+    let candidate = &now["candidate"];
+    assert_eq!(
+        (&candidate["learned"], &candidate["logged"], &candidate["later"]),
+        (&576.into(), &576.into(), &0.into())
+    );
 
     // A model leaves, another comes, and a price changes: what was learned about the rest stays.
     bench.route(
@@ -373,11 +373,11 @@ fn a_router_learns_in_a_run_and_goes_on_in_the_next() {
             .replace("\"guesses\"", "\"new\"")
             .replace("price = 1", "price = 2"),
     );
-    bench.json(&words(&bench.routed("learn", &options)));
+    bench.json(&words(&bench.routed("learn", &words(&learning(1, 64, 7)))));
     let changed = bench.json(&["router", "show", "two"]);
-    let names: Vec<&str> =
-        changed["actions"].as_array().unwrap().iter().map(|one| one["model"].as_str().unwrap()).collect();
-    assert_eq!((names, &changed["models"][0]["price"]), (vec!["calculates", "new"], &2.0.into()));
+    assert_eq!((&changed["candidate"]["later"], &changed["behind"]["learned"]), (&64.into(), &576.into()));
+    let judged = bench.run(&["router", "promote", "two"]);
+    assert!(stderr(&judged).contains("not promoted: an effective sample of"), "{}", stderr(&judged));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Results of operations: typed, complete, and without text for people.
 
+use crate::routers::RouterUse;
 use clawhost_core::{Digest, Episode, PlaybookVersion, RunId};
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{Evaluation, LearnPlan, LearnReport, Outcome};
@@ -59,6 +60,8 @@ pub struct Learned {
     pub playbook_before: Option<u64>,
     /// The learned weights. `None`: they do not learn.
     pub weights: Option<LearnedWeights>,
+    /// What became of the router that learned. `None`: none did, or the run stopped early.
+    pub router: Option<RouterUse>,
     /// Time and cost.
     pub timing: Timing,
 }

@@ -59,7 +59,7 @@ pub use report::{
     LayerReport, LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
 };
 pub use rollouts::{Rollouts, is_training_phase};
-pub use router::{RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage};
+pub use router::{LearnedRouter, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage};
 pub use schedule::{Schedule, Turn};
 pub use source::{ExperienceRequest, ExperienceSource};
 pub use splits::{HeldOut, Splits};

@@ -15,11 +15,12 @@ use clawhost_learn::gate::ALPHA;
 use clawhost_learn::harness::{Admission, HarnessSettings, PlaybookView};
 use clawhost_learn::playbook::{Playbook, TOKEN_BUDGET};
 use clawhost_learn::policy::Updates;
-use clawhost_learn::router::{CostWeight, Features, Fixed, Logged, Policy, Router, RouterSettings, Table};
+use clawhost_learn::router::{CostWeight, Features, Fixed, Policy, Router, RouterSettings, Table};
 use clawhost_learning::{
     Evaluation, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, LearnPlan, LearnPorts, LearnReport, LearnStart,
-    MemoryStore, Reflecting, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage, Schedule, Turn,
-    UniformPlaybook, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage, evaluate_playbooks, learn,
+    LearnedRouter, MemoryStore, Reflecting, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage,
+    Schedule, Turn, UniformPlaybook, WarmStart, WarmStartReport, WeightsPlan, WeightsPorts, WeightsStage,
+    evaluate_playbooks, learn,
 };
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::OptimizerSettings;
@@ -138,8 +139,8 @@ pub(super) struct LearnedLayers {
 struct Kept(Mutex<Option<Router>>);
 
 impl RouterKeeper for Kept {
-    fn keep(&self, router: &Router, _: &[Logged]) -> Result<(), String> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(router.clone());
+    fn keep(&self, result: LearnedRouter) -> Result<(), String> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(result.router);
         Ok(())
     }
 }

@@ -272,13 +272,12 @@ pub async fn learn(
         let policy = session.spec.policy.model.clone();
         events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
     }
-    if let Some(routed) = routed.filter(|_| report.stopped.is_none()) {
-        // Before the run counts as complete: it is resumed if this fails.
-        routed.write()?;
-    }
+    // Before the run counts as complete: it is resumed if this fails.
+    let routed = routed.filter(|_| report.stopped.is_none());
+    let router = routed.map(|routed| routed.write(&run, workspace.clock().now_ms())).transpose()?;
     finish(&report, lease);
     let timing = clocked.timing(&session);
-    Ok(Learned { run, is_resumed, spec: session.spec, report, playbook_before, weights, timing })
+    Ok(Learned { run, is_resumed, spec: session.spec, report, playbook_before, weights, router, timing })
 }
 
 /// A finished run is never resumed.

@@ -4,8 +4,9 @@
 //! Decisions wait in the store; a router learns in its file. A pass adds to the log, replaces the file and then marks the decisions in the
 //! store. The file has the marks, too: a gateway that was killed in between makes up for them, and learns from no decision twice.
 
+use super::book::{LiveBook, RouterBook};
 use super::config::{LIVE_REWARDS, RouterFile};
-use super::files::{LiveBook, append_decisions, decided, read_decisions, read_state, router_file, write_learned};
+use super::files::{append_decisions, decided, read_decisions, read_state, router_file, write_served};
 use super::live::LiveRouter;
 use super::versions::keep_sometimes;
 use crate::{AppError, Workspace};
@@ -111,21 +112,27 @@ impl Settling {
         let name = live.name();
         let stored = read_state(&router_file(&self.routers, name, "json"))?;
         let (learned, book) = stored.map(|stored| (stored.router, stored.book)).unzip();
-        let book: LiveBook = book.unwrap_or_default();
+        let book: RouterBook = book.unwrap_or_default();
         let is_first = !self.compared.contains(name);
         if is_first {
-            self.store.mark_routed(book.marks.clone()).await?;
+            self.store.mark_routed(book.live.marks.clone()).await?;
         }
         let now = self.clock.now_ms();
         let (due, no_train) = self.due(name, now)?;
         let file = RouterFile::read(&router_file(&self.routers, name, "toml"))?;
         let mut router = file.router(learned, LIVE_REWARDS)?;
-        let mut pass =
-            Pass { now, no_train, log: Vec::new(), marks: RoutedMarks::default(), settled: Settled::default() };
+        let mut pass = Pass {
+            now,
+            no_train,
+            log: Vec::new(),
+            marks: RoutedMarks::default(),
+            settled: Settled::default(),
+            spent: 0.0,
+        };
         for session in &due {
             pass.take(&mut router, session);
         }
-        let Pass { mut log, marks, mut settled, .. } = pass;
+        let Pass { mut log, marks, mut settled, spent, .. } = pass;
         if marks != RoutedMarks::default() {
             let learned_before = router.learned();
             settled.learned = router.learn(&log)?.used;
@@ -135,12 +142,14 @@ impl Settling {
                 log.retain(|logged| !known.contains(&decided(logged)));
             }
             append_decisions(&path, &log)?;
-            let book = LiveBook {
+            let live = LiveBook {
                 marks: marks.clone(),
-                expired: book.expired + settled.expired,
-                unusable: book.unusable + settled.unusable,
+                expired: book.live.expired + settled.expired,
+                unusable: book.live.unusable + settled.unusable,
             };
-            write_learned(&self.routers, name, &router, &book)?;
+            let mut book = RouterBook { live, ..book };
+            book.spending.add_sessions(now, spent);
+            write_served(&self.routers, name, &router, &book)?;
             keep_sometimes(&self.routers, name, learned_before, &router)?;
             self.store.mark_routed(marks).await?;
         }
@@ -179,6 +188,8 @@ struct Pass {
     log: Vec<Logged>,
     marks: RoutedMarks,
     settled: Settled,
+    /// Cost of the sessions that ended.
+    spent: f64,
 }
 
 impl Pass {
@@ -209,7 +220,10 @@ impl Pass {
         if session.has_ended && !session.is_spent {
             let cost = router.cost(&action, &Outcome { reward: 0.0, units });
             // A model that has left the table has no price any more.
-            cost.map_or(Ok(()), |cost| router.spend(self.now / 1000, cost))?;
+            if let Some(cost) = cost {
+                router.spend(self.now / 1000, cost)?;
+                self.spent += cost;
+            }
             self.marks.spent.push(session.number);
         }
         let reward = match session.outcome {

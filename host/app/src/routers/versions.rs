@@ -1,11 +1,12 @@
 //! Versions of a router, and the way back to one of them.
 //!
 //! A router has one served state, `NAME.json`, which learns on with every reward. A *version* is a copy of it that never changes again,
-//! `NAME.vN.state`: of the state before a learning run, before a rollback, and after every [`KEEP_EVERY`] outcomes of live sessions. A rollback
-//! serves a copy of a version under the next number, so no number ever names two states. It replaces one file atomically: a process that is
-//! killed leaves either the former state or the new one. A gateway takes the new state over when it next settles decisions.
+//! `NAME.vN.state`: of the state before a promotion, before a rollback, and after every [`KEEP_EVERY`] outcomes of live sessions. A rollback
+//! serves a copy of a version under the next number, and a promotion a candidate, so no number ever names two states. Each replaces one
+//! file atomically: a process that is killed leaves either the former state or the new one. A gateway takes the new state over when it
+//! next settles decisions.
 
-use super::files::{StoredRouter, is_path, read_router, read_state, write_learned, write_version};
+use super::files::{StoredRouter, is_path, read_router, read_state, unusable, write_served, write_version};
 use crate::{AppError, RequestError};
 use clawhost_core::{Digest, Lease, LeaseMode, LeaseSubject, Leases as _};
 use clawhost_learn::router::Router;
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// Outcomes of live sessions after which a version is kept: some days of a busy gateway, and far fewer files than decisions.
 pub(super) const KEEP_EVERY: u64 = 500;
+/// Versions of a router that are kept, the latest ones: of half a year at one promotion a week, in some megabytes.
+pub const KEPT_VERSIONS: usize = 32;
 
 /// How often a lease is asked for, and the pause between two times. A gateway holds a router for milliseconds, a learning run for minutes.
 const LOOKS: u32 = 20;
@@ -36,7 +39,7 @@ pub struct RouterVersion {
 }
 
 impl RouterVersion {
-    fn new(router: &Router, served: bool) -> Self {
+    pub(super) fn new(router: &Router, served: bool) -> Self {
         Self { version: router.version(), identity: router.identity(), learned: router.learned(), served }
     }
 }
@@ -52,17 +55,20 @@ pub struct RolledBack {
     pub now: RouterVersion,
 }
 
+/// The files of the versions of a router, by their numbers.
+fn version_files(folder: &Path, name: &str) -> Result<BTreeMap<u64, PathBuf>, AppError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| unusable(folder, error))?;
+    let numbered = |path: PathBuf| {
+        let rest = path.file_name()?.to_str()?.strip_prefix(name)?.strip_prefix(".v")?;
+        Some((rest.strip_suffix(".state")?.parse().ok()?, path))
+    };
+    Ok(entries.flatten().filter_map(|entry| numbered(entry.path())).collect())
+}
+
 /// The versions of a router that are kept beside this one, by their numbers.
 fn kept(stored: &StoredRouter) -> Result<BTreeMap<u64, Router>, AppError> {
-    let folder = folder_of(stored);
-    let entries = std::fs::read_dir(&folder)
-        .map_err(|error| RequestError::File { path: folder.display().to_string(), why: error.to_string() })?;
-    let is_version = |path: &PathBuf| {
-        let rest = path.file_name().and_then(|file| file.to_str()?.strip_prefix(&stored.name)?.strip_prefix(".v"));
-        rest.and_then(|rest| rest.strip_suffix(".state")).is_some_and(|number| number.parse::<u64>().is_ok())
-    };
     let mut versions = BTreeMap::new();
-    for path in entries.flatten().map(|entry| entry.path()).filter(is_version) {
+    for path in version_files(&folder_of(stored), &stored.name)?.into_values() {
         // A file may have been removed since the folder was read.
         if let Some(StoredRouter { router, .. }) = read_state(&path)? {
             versions.insert(router.version(), router);
@@ -72,11 +78,32 @@ fn kept(stored: &StoredRouter) -> Result<BTreeMap<u64, Router>, AppError> {
     Ok(versions)
 }
 
-fn folder_of(stored: &StoredRouter) -> PathBuf {
+/// A number that no version of a router has had: above those that are kept, and above `served`.
+pub(super) fn next_number(folder: &Path, name: &str, served: u64) -> Result<u64, AppError> {
+    let kept = version_files(folder, name)?.into_keys().next_back();
+    Ok(kept.map_or(served, |kept| kept.max(served)).saturating_add(1))
+}
+
+/// Keeps a state of a router as a version. Of more than [`KEPT_VERSIONS`] the oldest go; the served state is none of them.
+///
+/// # Errors
+/// It cannot be written, or an old one cannot be removed.
+pub(super) fn keep_version(folder: &Path, name: &str, router: &Router) -> Result<(), AppError> {
+    write_version(folder, name, router)?;
+    let files = version_files(folder, name)?;
+    let surplus = files.len().saturating_sub(KEPT_VERSIONS);
+    for path in files.into_values().take(surplus) {
+        std::fs::remove_file(&path).map_err(|error| unusable(&path, error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn folder_of(stored: &StoredRouter) -> PathBuf {
     stored.path.parent().unwrap_or(Path::new("")).to_owned()
 }
 
-fn named(data: &Path, name: Option<&str>) -> Result<StoredRouter, AppError> {
+/// The router of this name in the data folder. `None`: the only one there.
+pub(super) fn named(data: &Path, name: Option<&str>) -> Result<StoredRouter, AppError> {
     if let Some(path) = name.filter(|name| is_path(name)) {
         let why = format!("{path} is a file; name a router in the data folder");
         return Err(RequestError::NoRouter { why }.into());
@@ -115,12 +142,11 @@ pub fn roll_back_router(data: &Path, name: &str, to: Option<u64>) -> Result<Roll
         let why = format!("router {name} has {wanted} to go back to; kept are {listed}");
         return Err(RequestError::NoRouter { why }.into());
     };
-    let latest = versions.keys().copied().fold(stored.router.version(), u64::max);
-    let mut router = target.clone();
-    router.renumber(latest.saturating_add(1));
     let folder = folder_of(&stored);
-    write_version(&folder, name, &stored.router)?;
-    write_learned(&folder, name, &router, &stored.book)?;
+    let mut router = target.clone();
+    router.renumber(next_number(&folder, name, stored.router.version())?);
+    keep_version(&folder, name, &stored.router)?;
+    write_served(&folder, name, &router, &stored.book)?;
     Ok(RolledBack {
         before: RouterVersion::new(&stored.router, false),
         to: RouterVersion::new(target, false),
@@ -129,7 +155,7 @@ pub fn roll_back_router(data: &Path, name: &str, to: Option<u64>) -> Result<Roll
 }
 
 /// Holds a router. A gateway that settles decisions is waited for.
-fn hold(data: &Path, name: &str) -> Result<Box<dyn Lease>, AppError> {
+pub(super) fn hold(data: &Path, name: &str) -> Result<Box<dyn Lease>, AppError> {
     let (leases, subject) = (FileLeases::new(data), LeaseSubject::Playbook(format!("router:{name}")));
     for _ in 0..LOOKS {
         if let Some(lease) = leases.acquire(&subject, LeaseMode::Exclusive)? {
@@ -149,5 +175,5 @@ pub(super) fn keep_sometimes(folder: &Path, name: &str, learned_before: u64, rou
     if learned_before / KEEP_EVERY == router.learned() / KEEP_EVERY {
         return Ok(());
     }
-    write_version(folder, name, router)
+    keep_version(folder, name, router)
 }

@@ -17,6 +17,7 @@ pub(crate) use crate::weights::weights;
 
 use crate::{plot, summary, weights as model};
 use clawhost_app::plot::smoothed;
+use clawhost_app::routers::RouterUse;
 use clawhost_app::{Learned, time};
 use clawhost_core::{escaped, thousands};
 use clawhost_learning::{LearnReport, Outcome};
@@ -96,11 +97,31 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     if let Some(router) = spec.policy.model.strip_prefix("router:").filter(|_| spec.routes()) {
         let router = escaped(router, 200);
         writeln!(out, "router      {router}: see `clawhost router show {router}`")?;
+        if let Some(told) = learned.router.and_then(|used| router_use(used, &router)) {
+            writeln!(out, "            {told}")?;
+        }
     }
     if let Some(weights) = &learned.weights {
         model::files(&mut out, weights, report, play)?;
     }
     Ok(())
+}
+
+/// What became of what a router has learned.
+fn router_use(used: RouterUse, router: &str) -> Option<String> {
+    match used {
+        RouterUse::Served => None,
+        RouterUse::Candidate => Some(format!(
+            "what it learned is a candidate, and nothing is replaced; `clawhost router promote {router}` judges it once there are \
+             decisions that it did not learn from"
+        )),
+        RouterUse::Behind => Some(format!(
+            "a candidate waits, and the decisions of this run judge it: `clawhost router promote {router}`; what this run learned \
+             waits behind it"
+        )),
+        RouterUse::Settled => Some("its result was promoted or dropped before the run was resumed".to_owned()),
+        RouterUse::Nothing => Some("it has learned nothing".to_owned()),
+    }
 }
 
 /// The test results, if there are any.
@@ -129,7 +150,7 @@ fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()>
 
 /// One JSON document. Only `timing` differs between equal runs.
 pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
-    let Learned { run, spec, report, weights, timing, .. } = learned;
+    let Learned { run, spec, report, weights, router, timing, .. } = learned;
     // The cost differs if a run was interrupted: calls in progress were lost.
     let usage: Vec<_> = report.iterations.iter().map(|iteration| iteration.usage).collect();
     let mut document = json!({
@@ -150,6 +171,10 @@ pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
             "out": weights.as_ref().map(|weights| &weights.out),
         },
     });
+    if let (Some(timing), Some(router)) = (document.get_mut("timing").and_then(|one| one.as_object_mut()), router) {
+        // Whether it is a candidate depends on the runs before it.
+        timing.insert("router".to_owned(), json!(router));
+    }
     if let (Some(document), Some(weights)) = (document.as_object_mut(), weights) {
         document.insert("weights".to_owned(), json!({ "before": weights.before, "after": weights.after }));
     }

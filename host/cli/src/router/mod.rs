@@ -1,6 +1,8 @@
-//! `clawhost router`: shows routers, explains their decisions, judges policies on their logs, and goes back to earlier versions.
+//! `clawhost router`: shows routers, explains their decisions, judges policies on their logs, promotes candidates, and goes back to earlier
+//! versions.
 
 mod explain;
+mod promote;
 mod replay;
 mod show;
 mod versions;
@@ -26,6 +28,15 @@ every policy is judged on the later half, doubly robust beside SNIPS. Where the 
 figures are refused: the log does not tell. For example:
   clawhost demo router
   clawhost router replay ~/.local/share/clawhost/routers/demo.jsonl";
+
+const PROMOTE_HELP: &str = "A learning run of a router that is served writes a candidate. It is judged on the decisions that were logged after it was \
+learned, doubly robust beside SNIPS, and compared with what is served: decisions about sessions that a gateway serves, once they have a reward, \
+and those of later learning runs. Nothing else counts: `clawhost run` and `clawhost evaluate` log no decisions, and a run that repeats \
+another one, with its --seed, adds none. The candidate is served if it is better, or at least 10 % cheaper with a reward at most 0.02 lower. Where \
+the effective sample is below 200, or both estimates disagree, it is refused. Exit codes: 0 promoted or dropped, 1 not promoted. For example:
+  clawhost router promote NAME
+  clawhost router promote NAME --discard
+  clawhost router rollback NAME     # goes back to what was served before";
 
 const VERSIONS_HELP: &str = "For example:
   clawhost router versions NAME
@@ -67,6 +78,16 @@ pub(crate) enum RouterCommand {
         #[arg(long, value_name = "FILE|NAME")]
         router: Option<String>,
     },
+    /// Judge the candidate of a router on decisions that it did not learn from, and serve it if it is shown to be better
+    #[command(after_help = PROMOTE_HELP)]
+    Promote {
+        /// The name of a router in the data folder
+        #[arg(value_name = "NAME")]
+        router: String,
+        /// Drop the candidate instead
+        #[arg(long)]
+        discard: bool,
+    },
     /// List the versions of a router: the served state, and those that were kept
     #[command(after_help = VERSIONS_HELP)]
     Versions {
@@ -95,6 +116,8 @@ pub(crate) fn run(context: &Context, command: &RouterCommand) -> anyhow::Result<
         RouterCommand::Show { router } => show::run(context, router.as_deref()),
         RouterCommand::Explain { request, router, seed } => explain::run(context, request, router.as_deref(), *seed),
         RouterCommand::Replay { log, router } => replay::run(context, log, router.as_deref()),
+        RouterCommand::Promote { router, discard: false } => promote::run(context, router),
+        RouterCommand::Promote { router, discard: true } => promote::discard(context, router),
         RouterCommand::Versions { router } => versions::list(context, router.as_deref()),
         RouterCommand::Rollback { router, to } => versions::roll_back(context, router, *to),
     }

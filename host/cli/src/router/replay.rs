@@ -89,11 +89,11 @@ fn text(found: &Replay) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn interval((low, high): (f64, f64)) -> String {
+pub(super) fn interval((low, high): (f64, f64)) -> String {
     format!("{low:.3} to {high:.3}")
 }
 
-fn refusal(refusal: &Refusal) -> String {
+pub(super) fn refusal(refusal: &Refusal) -> String {
     match refusal {
         Refusal::EffectiveSample { found } => {
             format!("an effective sample of {found:.0}, below {LEAST_EFFECTIVE_SAMPLE:.0}")

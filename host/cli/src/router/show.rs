@@ -1,19 +1,23 @@
 //! `clawhost router show`: what a router knows.
 
-use super::{money, number};
+use super::{money, number, promote};
 use crate::context::Context;
 use crate::exit::Exit;
-use clawhost_app::routers::{StoredRouter, read_router, waiting_decisions};
+use clawhost_app::routers::{DaySpent, StoredRouter, read_router, waiting_candidates, waiting_decisions};
 use clawhost_core::{escaped, thousands};
-use clawhost_learn::router::{CostWeight, Fixed, LearnedAction, Policy, Router};
+use clawhost_learn::router::{CostWeight, Fixed, LearnedAction, Policy, Router, Tiers};
 use std::io::Write;
 
 /// Longest name that is shown.
 const NAME: usize = 80;
+/// Days of spending that a person is shown; a document has all that are kept.
+const DAYS: usize = 7;
 
 pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit> {
     let folder = context.folder()?;
-    let StoredRouter { name, path, router, book } = read_router(&folder, named)?;
+    let stored = read_router(&folder, named)?;
+    let candidates = waiting_candidates(&stored)?;
+    let StoredRouter { name, path, router, book } = stored;
     let waiting = waiting_decisions(&folder, &name)?;
     let log = path.with_extension("jsonl");
     let log = log.is_file().then_some(log);
@@ -29,14 +33,19 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
             "identity": router.identity(),
             "settings": router.settings(),
             "cost_weight": router.cost_weight(),
+            "budget_per_day": budget(&router),
+            "spent": book.spending.days().map(|(day, spent)| spent_on(day, spent, &router)).collect::<Vec<_>>(),
             "models": models.iter().map(price).collect::<Vec<_>>(),
             "actions": router.actions(),
             "features": router.names(),
             "learned": router.learned(),
             "gone": router.gone(),
             "waiting": waiting,
-            "expired": book.expired,
-            "unusable": book.unusable,
+            "expired": book.live.expired,
+            "unusable": book.live.unusable,
+            "candidate": candidates.first(),
+            "behind": candidates.get(1),
+            "judged": book.gate.judged,
             "warm_up_left": router.warm_up_left(),
         });
         crate::terminal::json(&document)?;
@@ -52,8 +61,8 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
         gone => format!("; {} of models that have left the table taught nothing", thousands(gone)),
     };
     writeln!(out, "outcomes    {}{gone}", thousands(router.learned()))?;
-    if waiting + book.expired + book.unusable > 0 {
-        let [waiting, expired, unusable] = [waiting, book.expired, book.unusable].map(thousands);
+    if waiting + book.live.expired + book.live.unusable > 0 {
+        let [waiting, expired, unusable] = [waiting, book.live.expired, book.live.unusable].map(thousands);
         writeln!(
             out,
             "live        {waiting} decisions wait for a reward; {expired} expired, {unusable} could not be used"
@@ -62,7 +71,18 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
     if let Some(log) = log {
         writeln!(out, "log         {}", log.display())?;
     }
+    if let Some(candidate) = candidates.first() {
+        writeln!(out, "candidate   {}", promote::told(candidate))?;
+        writeln!(out, "            `clawhost router promote {named}` judges it")?;
+    }
+    if let Some(behind) = candidates.get(1) {
+        writeln!(out, "behind it   {}", promote::told(behind))?;
+    }
     writeln!(out)?;
+    if book.spending.days().next().is_some() {
+        spent(&mut out, book.spending.days().take(DAYS), &router)?;
+        writeln!(out)?;
+    }
     models(&mut out, &router)?;
     writeln!(out)?;
     let actions = router.actions();
@@ -74,8 +94,19 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
 fn fixed(policy: &Fixed) -> String {
     match policy {
         Fixed::Model(model) => format!("always {}", escaped(model, NAME)),
-        Fixed::Tiers(_) => "tiers by complexity".to_owned(),
+        Fixed::Tiers(tiers) => tiers_of(tiers),
     }
+}
+
+/// Tiers with their models. A tier without one takes the next higher one.
+fn tiers_of(tiers: &Tiers) -> String {
+    let named =
+        [("light", &tiers.light), ("medium", &tiers.medium), ("heavy", &tiers.heavy), ("reasoning", &tiers.reasoning)];
+    let named = named.into_iter().filter_map(|(tier, model)| Some((tier, model.as_ref()?)));
+    let fallback = tiers.fallback.iter().map(|model| ("fallback", model));
+    let all: Vec<String> =
+        named.chain(fallback).map(|(tier, model)| format!("{tier} {}", escaped(model, NAME))).collect();
+    format!("tiers by complexity ({})", all.join(", "))
 }
 
 fn policy(router: &Router) -> String {
@@ -93,11 +124,40 @@ fn policy(router: &Router) -> String {
 
 fn cost(router: &Router) -> String {
     let (weight, reference) = (number(router.cost_weight()), money(router.settings().reference_cost));
-    let budget = match &router.settings().cost_weight {
-        CostWeight::Fixed(_) => String::new(),
-        CostWeight::Budget(budget) => format!("; it follows a budget of {} a day", money(budget.per_day)),
+    let budget = match budget(router) {
+        None => String::new(),
+        Some(per_day) => format!("; it follows a budget of {} a day", money(per_day)),
     };
     format!("{reference} is worth a reward of {weight}{budget}")
+}
+
+/// The budget of a day, if there is one.
+fn budget(router: &Router) -> Option<f64> {
+    match &router.settings().cost_weight {
+        CostWeight::Fixed(_) => None,
+        CostWeight::Budget(budget) => Some(budget.per_day),
+    }
+}
+
+/// What was spent on a day, as a document. `of_budget`: the share of the budget of today, if there is one.
+fn spent_on(day: &str, spent: &DaySpent, router: &Router) -> serde_json::Value {
+    let of_budget = budget(router).map(|budget| spent.total() / budget);
+    serde_json::json!({ "day": day, "sessions": spent.sessions, "learning": spent.learning, "of_budget": of_budget })
+}
+
+fn spent<'s>(
+    out: &mut impl Write,
+    days: impl Iterator<Item = (&'s str, &'s DaySpent)>,
+    router: &Router,
+) -> std::io::Result<()> {
+    let mut table = crate::episodes::table(&["spent on", "sessions", "learning", "of the budget"]);
+    for (day, spent) in days {
+        let share =
+            budget(router).map_or_else(String::new, |budget| format!("{:.0} %", spent.total() / budget * 100.0));
+        table.add_row([escaped(day, NAME), money(spent.sessions), money(spent.learning), share]);
+    }
+    crate::episodes::print(out, &table)?;
+    writeln!(out, "by sessions of a gateway and by training episodes, at the prices of then")
 }
 
 fn models(out: &mut impl Write, router: &Router) -> std::io::Result<()> {

@@ -4,4 +4,4 @@ mod model;
 mod stage;
 
 pub use model::{RoutedModel, RoutedModels};
-pub use stage::{RouterKeeper, RouterPorts, RouterStage};
+pub use stage::{LearnedRouter, RouterKeeper, RouterPorts, RouterStage};

@@ -19,13 +19,24 @@ use std::sync::Arc;
 /// The layer's name.
 const NAME: &str = "router";
 
+/// What a run has learned about a router.
+#[derive(Debug, Clone)]
+pub struct LearnedRouter {
+    /// Its state.
+    pub router: Router,
+    /// The decisions that it learned from in this run.
+    pub log: Vec<Logged>,
+    /// The cost of all training episodes that it decided about, with and without a reward, at the prices of its table.
+    pub spent: f64,
+}
+
 /// Keeps what a run has learned.
 pub trait RouterKeeper: Send + Sync {
-    /// Keeps the router, and the decisions that it learned from in this run.
+    /// Keeps the result of a run.
     ///
     /// # Errors
     /// It cannot be written; the text says why.
-    fn keep(&self, router: &Router, log: &[Logged]) -> Result<(), String>;
+    fn keep(&self, result: LearnedRouter) -> Result<(), String>;
 }
 
 /// What a router learns with.
@@ -53,6 +64,8 @@ pub struct RouterStage {
     unsaved: Option<String>,
     /// The decisions of the iteration that is being learned.
     observed: Vec<Logged>,
+    /// The cost of the training episodes so far.
+    spent: f64,
 }
 
 /// The layer's part of a checkpoint.
@@ -61,6 +74,8 @@ struct State {
     router: Box<RawValue>,
     before: Box<RawValue>,
     logs: Vec<String>,
+    #[serde(default)]
+    spent: f64,
 }
 
 impl RouterStage {
@@ -72,7 +87,16 @@ impl RouterStage {
         let RouterPorts { name, router, models, keeper } = ports;
         let model = RoutedModel::new(&name, Arc::new(router.clone()), models)?;
         let (before, layer) = (router.clone(), router);
-        Ok(Self { layer, before, model, keeper, logs: BTreeMap::new(), unsaved: None, observed: Vec::new() })
+        Ok(Self {
+            layer,
+            before,
+            model,
+            keeper,
+            logs: BTreeMap::new(),
+            unsaved: None,
+            observed: Vec::new(),
+            spent: 0.0,
+        })
     }
 }
 
@@ -124,10 +148,11 @@ impl LearningStage for RouterStage {
     async fn restore(&mut self, state: Value, context: &StageContext<'_>) -> Staged<()> {
         let damaged = |why: String| LearningError::Checkpoint { run: context.run.clone(), why };
         let text = state.to_string();
-        let State { router, before, logs } = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let State { router, before, logs, spent } =
+            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         let read =
             |state: &RawValue| Router::from_state(state.get().as_bytes()).map_err(|error| damaged(error.to_string()));
-        (self.layer, self.before) = (read(&router)?, read(&before)?);
+        (self.layer, self.before, self.spent) = (read(&router)?, read(&before)?, spent);
         self.logs.clear();
         for name in logs {
             let bytes = context.learning.large_state(context.run, &name).await?;
@@ -152,7 +177,7 @@ impl LearningStage for RouterStage {
             large.insert(name.clone(), part);
         }
         let logs = self.logs.keys().cloned().collect();
-        let state = State { router: raw(&self.layer)?, before: raw(&self.before)?, logs };
+        let state = State { router: raw(&self.layer)?, before: raw(&self.before)?, logs, spent: self.spent };
         let state = serde_json::to_string(&state).and_then(|text| serde_json::from_str(&text));
         let state = state.map_err(|error| LearnError::Router(error.to_string()))?;
         Ok(SavedLayer { state, large, digest: self.layer.digest() })
@@ -173,12 +198,14 @@ impl LearningStage for RouterStage {
     async fn observe(&mut self, experience: &Experience, _: &StageContext<'_>) -> Staged<Batch> {
         let played_by = self.model.with(&self.layer).identity();
         self.observed.clear();
+        let mut cost = 0.0;
         for episode in experience.episodes() {
             // Another model, or another state of the router, has other propensities.
             if episode.policy.model != played_by {
                 continue;
             }
             let Some((decision, units)) = decision_of(&self.layer, &episode, experience.number)? else { continue };
+            cost += self.layer.cost(decision.action()?, &Outcome { reward: 0.0, units }).unwrap_or_default();
             let logged = match episode.reward {
                 Some(reward) => {
                     self.layer.stage(episode.id.clone(), decision.clone(), units);
@@ -189,6 +216,9 @@ impl LearningStage for RouterStage {
             };
             self.observed.push(logged);
         }
+        // Only now: a weight of cost that moves changes the decisions, which are made again above.
+        self.layer.charge(cost)?;
+        self.spent += cost;
         Ok(experience.batch(&experience.played))
     }
 
@@ -221,8 +251,9 @@ impl LearningStage for RouterStage {
     }
 
     async fn finish(&mut self, _: &StageContext<'_>) -> Staged<()> {
-        let log: Vec<Logged> = self.logs.values().flatten().cloned().collect();
-        self.keeper.keep(&self.layer, &log).map_err(|why| LearnError::Router(why).into())
+        let log = self.logs.values().flatten().cloned().collect();
+        let result = LearnedRouter { router: self.layer.clone(), log, spent: self.spent };
+        self.keeper.keep(result).map_err(|why| LearnError::Router(why).into())
     }
 
     fn report(&self) -> LayerReport {

@@ -1,3 +1,5 @@
+use super::super::GateBook;
+use super::super::candidate::{NewCandidate, add};
 use super::*;
 use crate::WorkspaceSettings;
 use clawhost_core::{
@@ -155,6 +157,12 @@ impl Bench {
         read_state(&file(self.folder.path(), "json")).unwrap().unwrap().router
     }
 
+    /// What sessions cost, by the day.
+    fn spent(&self) -> Vec<(String, f64)> {
+        let stored = read_state(&file(self.folder.path(), "json")).unwrap().unwrap();
+        stored.book.spending.days().map(|(day, spent)| (day.to_owned(), spent.sessions)).collect()
+    }
+
     fn waiting(&self) -> u64 {
         super::super::waiting_decisions(self.folder.path(), "two").unwrap()
     }
@@ -185,6 +193,47 @@ async fn a_reward_is_learned_from_once() {
 }
 
 #[tokio::test]
+async fn what_a_session_costs_is_counted_once_on_the_day_on_which_it_ended() {
+    let mut bench = Bench::new(TWO).await;
+    let id = bench.open(false, None).await;
+    bench.end(id, false, None).await;
+    bench.settle().await;
+    let spent = bench.spent();
+    // Two million tokens at 1 or at 10.
+    assert!(spent == [("1970-01-08".to_owned(), 2.0)] || spent == [("1970-01-08".to_owned(), 20.0)], "{spent:?}");
+    bench.clock.0.store(WEEK_MS + WEEK_MS / 7, Ordering::Relaxed);
+    bench.reward(id, 1.0).await;
+    assert_eq!(bench.settle().await, (1, 0, 0));
+    assert_eq!(bench.spent(), spent, "its reward costs nothing more");
+    bench.rewarded(1.0).await;
+    bench.settle().await;
+    assert_eq!(bench.spent().iter().map(|(day, _)| day.as_str()).collect::<Vec<_>>(), ["1970-01-09", "1970-01-08"]);
+}
+
+#[tokio::test]
+async fn decisions_about_sessions_judge_a_candidate_and_do_not_teach_it() {
+    let mut bench = Bench::new(TWO).await;
+    bench.rewarded(1.0).await;
+    bench.settle().await;
+    let routers = super::super::routers_folder(bench.folder.path());
+    let stored = || read_state(&file(bench.folder.path(), "json")).unwrap().unwrap();
+    let gate = GateBook { judged: 2, settled: Some("run-0".into()) };
+    let book = RouterBook { gate: gate.clone(), ..stored().book };
+    write_served(&routers, "two", &stored().router, &book).unwrap();
+    let log = (1, bench.log().last().map(decided));
+    let state = stored().router;
+    add(&routers, "two", None, NewCandidate { run: "run-1", learned_ms: 1, log, router: &state }).unwrap();
+    for _ in 0..3 {
+        bench.rewarded(0.5).await;
+    }
+    assert_eq!(bench.settle().await, (3, 0, 0));
+    let stored = read_state(&file(bench.folder.path(), "json")).unwrap().unwrap();
+    let waiting = super::super::waiting_candidates(&stored).unwrap();
+    assert_eq!((waiting.len(), waiting[0].later, waiting[0].learned), (1, 3, 1));
+    assert_eq!((stored.router.learned(), stored.book.gate), (4, gate), "the served state learns on");
+}
+
+#[tokio::test]
 async fn a_reward_that_never_comes_expires_and_is_never_zero() {
     let mut bench = Bench::new(TWO).await;
     let id = bench.open(false, None).await;
@@ -196,7 +245,7 @@ async fn a_reward_that_never_comes_expires_and_is_never_zero() {
     bench.reward(id, 1.0).await;
     assert_eq!((bench.settle().await, bench.learner().learned(), bench.log().len()), ((0, 0, 0), 0, 0));
     let stored = read_state(&file(bench.folder.path(), "json")).unwrap().unwrap();
-    assert_eq!(stored.book.expired, 1);
+    assert_eq!(stored.book.live.expired, 1);
 }
 
 #[tokio::test]
@@ -229,7 +278,7 @@ async fn what_cannot_be_learned_from_is_counted_and_holds_nothing_up() {
     let range = clawhost_learn::router::RewardRange { low: 0.0, high: 1.0 };
     let narrow = RouterFile::read(&file(bench.folder.path(), "toml")).unwrap().router(None, range).unwrap();
     assert_ne!(settings.settings().rewards, range);
-    write_learned(&super::super::routers_folder(bench.folder.path()), "two", &narrow, &LiveBook::default()).unwrap();
+    write_served(&super::super::routers_folder(bench.folder.path()), "two", &narrow, &RouterBook::default()).unwrap();
     bench.rewarded(-1.0).await;
     bench.rewarded(1.0).await;
     assert_eq!((bench.settle().await, bench.waiting()), ((1, 0, 1), 0));
@@ -304,7 +353,7 @@ async fn a_kill_between_learning_and_marking_teaches_nothing_twice() {
         let other = tempfile::tempdir().unwrap();
         copy(bench.folder.path(), other.path());
         assert_eq!(bench.settle().await, (2, 0, 0));
-        let expected = bench.learner().identity();
+        let (expected, spent) = (bench.learner().identity(), bench.spent());
         for ending in ["jsonl", "json"].into_iter().take(1 + usize::from(has_state)) {
             std::fs::copy(file(bench.folder.path(), ending), file(other.path(), ending)).unwrap();
         }
@@ -313,7 +362,7 @@ async fn a_kill_between_learning_and_marking_teaches_nothing_twice() {
             Bench { settling: Settling::new(&workspace), live: live(other.path()), folder: other, workspace, ..bench };
         let mut again = again;
         assert_eq!(again.settle().await, (if has_state { 0 } else { 2 }, 0, 0));
-        assert_eq!(again.learner().identity(), expected, "state: {has_state}");
+        assert_eq!((again.learner().identity(), again.spent()), (expected, spent), "state: {has_state}");
         assert_eq!((again.log().len(), again.waiting()), (2, 0), "state: {has_state}");
     }
 }
