@@ -114,3 +114,28 @@ fn a_run_counts_what_it_spends_against_the_budget_of_a_day() {
     let total = bench.json(&["router", "show", "two"])["spent"][0]["learning"].as_f64().unwrap();
     assert!(total > spent && (weight() - raised).abs() < 1e-9, "{total} {spent}");
 }
+
+#[test]
+fn tiers_decide_before_anything_is_learned_and_are_compared_with() {
+    let Some(bench) = Bench::new("tiers_decide_before_anything_is_learned") else { return };
+    let models = TWO.replace("incumbent = \"guesses\"\n", "");
+    // Arithmetic problems are short: all of them are light.
+    bench.route("two", &format!("{models}[tiers]\nlight = \"calculates\"\nfallback = [\"guesses\"]\n"));
+    learn(&bench, &learning(1, 104, 5));
+    let shown = bench.json(&["router", "show", "two"]);
+    let outcomes = |model: &str| {
+        let all = shown["actions"].as_array().unwrap();
+        all.iter().find(|one| one["model"] == model).unwrap()["outcomes"].as_u64().unwrap()
+    };
+    assert!(outcomes("calculates") > 70 && outcomes("guesses") > 0, "{shown}");
+    let text = bench.out(&["router", "show", "two"]);
+    let expect = "warms up for 96 more outcomes: mostly tiers by complexity (light calculates, fallback guesses)";
+    assert!(text.contains(expect), "{text}");
+    let log = bench.router_file("two.jsonl").display().to_string();
+    let found = bench.json(&["router", "replay", &log]);
+    assert_eq!(found["compared_with"], "tiers", "{found}");
+    assert!(found["policies"].as_array().unwrap().iter().any(|one| one["policy"] == "tiers"), "{found}");
+    bench.route("two", &format!("{models}[tiers]\nlight = \"calculates\"\n"));
+    let options = learning(1, 8, 5);
+    bench.refused(&words(&bench.routed("learn", &words(&options))), &["two.toml: ", "the tier medium has no model"]);
+}

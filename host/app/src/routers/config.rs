@@ -3,7 +3,7 @@
 use super::files::{read_state, router_file};
 use crate::{AppError, RequestError};
 use clawhost_learn::LearnError;
-use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table};
+use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table, Tiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,8 +26,10 @@ const UNIT: f64 = 1e6;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterFile {
-    /// The model that gets most requests until enough is learned. `None`: the dearest.
+    /// The model that gets most requests until enough is learned. `None`: the tiers, or the dearest.
     pub incumbent: Option<String>,
+    /// A model for each tier of complexity: the fixed policy that decides most requests until enough is learned, in place of one model.
+    pub tiers: Option<Tiers>,
     /// Reward that a typical request at the median price is worth.
     #[serde(default = "usual_weight")]
     pub cost_weight: f64,
@@ -81,6 +83,9 @@ impl RouterFile {
         if !tokens.is_finite() || tokens < 1.0 {
             return Err(unusable(format!("typical_tokens is {tokens}; it is finite and at least 1")).into());
         }
+        if file.incumbent.is_some() && file.tiers.is_some() {
+            return Err(unusable("incumbent and tiers both say who decides first; name one of them".to_owned()).into());
+        }
         file.table().and_then(|table| file.incumbent(&table)).map_err(|error| unusable(error.to_string()))?;
         Ok(file)
     }
@@ -103,6 +108,10 @@ impl RouterFile {
     }
 
     fn incumbent(&self, table: &Table) -> Result<Fixed, LearnError> {
+        if let Some(tiers) = &self.tiers {
+            tiers.check(table)?;
+            return Ok(Fixed::Tiers(tiers.clone()));
+        }
         let dearest = || self.models.iter().max_by(|(_, one), (_, other)| one.price.total_cmp(&other.price));
         let named = self.incumbent.clone().or_else(|| dearest().map(|(name, _)| name.clone())).unwrap_or_default();
         let incumbent = Fixed::Model(named);
@@ -170,6 +179,30 @@ mod tests {
     }
 
     #[test]
+    fn tiers_decide_first_in_place_of_one_model() {
+        let tiers = "[tiers]\nlight = \"a\"\nreasoning = \"b\"\n";
+        let file = read(&format!("{GOOD}{tiers}")).unwrap();
+        let router = file.router(None, RANGE).unwrap();
+        let check = |complexity: f64, expect: &str| {
+            let names = Features::names_of_requests();
+            let values = names.into_iter().map(|name| {
+                let value = if name == "complexity" { complexity } else { 0.0 };
+                (name.into(), value)
+            });
+            let features = Features::new(values.collect()).unwrap();
+            let shares = router.propensities(&router.settings().policy, &features).unwrap();
+            let actions = router.table().actions().into_iter().zip(shares);
+            let (most, share) = actions.max_by(|(_, one), (_, other)| one.total_cmp(other)).unwrap();
+            assert_eq!((most.to_string().as_str(), share > 0.8), (expect, true), "{complexity}");
+        };
+        check(0.0, "a");
+        check(0.3, "b");
+        check(0.9, "b");
+        let one = read(&format!("incumbent = \"a\"\n{GOOD}")).unwrap().router(Some(router.clone()), RANGE).unwrap();
+        assert_eq!((one.version(), &one.settings().incumbent), (router.version() + 1, &Fixed::Model("a".into())));
+    }
+
+    #[test]
     fn a_budget_moves_the_weight_of_cost_and_a_start_keeps_what_it_moved_to() {
         let file = read(&format!("cost_weight = 0.5\nbudget_per_day = 10\n{GOOD}")).unwrap();
         let mut router = file.router(None, RANGE).unwrap();
@@ -195,6 +228,16 @@ mod tests {
         check(&format!("budget_per_day = 0\n{GOOD}"), "budget_per_day is 0");
         check(&format!("budget_per_day = inf\n{GOOD}"), "budget_per_day is inf");
         check(&format!("typical_tokens = nan\n{GOOD}"), "typical_tokens is NaN");
+        let tiers = |text: &str| format!("{GOOD}[tiers]\n{text}\n");
+        check(&tiers("light = \"c\""), "there is no model c in the table of models; there is a, b");
+        check(&tiers("light = \"a\""), "the tier medium has no model: name one for it or a higher one, or a fallback");
+        check(&tiers("fallback = []"), "the tier light has no model");
+        check(&tiers("hevy = \"a\""), "unknown field `hevy`");
+        let both = tiers("fallback = [\"a\"]");
+        check(
+            &format!("incumbent = \"a\"\n{both}"),
+            "incumbent and tiers both say who decides first; name one of them",
+        );
         check(&format!("incumbent = \"c\"\n{GOOD}"), "there is no model c in the table of models; there is a, b");
         check(&GOOD.replace("\"b\"", "\"c\""), "there is no model c in the table of models");
         check(&GOOD.replace("price = 1", "price = -1"), "the price of a is -1");

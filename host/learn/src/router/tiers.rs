@@ -3,6 +3,7 @@
 use super::RequestSummary;
 use super::features::{COMPLEXITY, Features};
 use super::table::Table;
+use crate::LearnError;
 use serde::{Deserialize, Serialize};
 
 /// Characters per token of English text, which the rule counts in.
@@ -25,7 +26,7 @@ pub(super) fn complexity(request: &RequestSummary) -> f64 {
 /// A model for each tier, and a list to fall back on. A tier without a model in the table takes the next higher one, and then
 /// the first model of the list that the table has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Tiers {
     /// Complexity below 0.25.
     pub light: Option<String>,
@@ -40,6 +41,27 @@ pub struct Tiers {
 }
 
 impl Tiers {
+    /// Whether every tier finds a model, and every named model is in the table.
+    ///
+    /// # Errors
+    /// A model is not in the table, or a tier finds none.
+    pub fn check(&self, table: &Table) -> Result<(), LearnError> {
+        let tiers =
+            [("light", &self.light), ("medium", &self.medium), ("heavy", &self.heavy), ("reasoning", &self.reasoning)];
+        let named = tiers.iter().filter_map(|(_, model)| model.as_ref()).chain(&self.fallback);
+        if let Some(unknown) = named.map(String::as_str).find(|model| !table.has(model)) {
+            return Err(table.unknown(unknown));
+        }
+        // Only the highest named tier and the fallback serve those above it.
+        let last = tiers.iter().rposition(|(_, model)| model.is_some());
+        let without = if self.fallback.is_empty() { tiers.get(last.map_or(0, |last| last + 1)) } else { None };
+        without.map_or(Ok(()), |(tier, _)| {
+            Err(LearnError::Router(format!(
+                "the tier {tier} has no model: name one for it or a higher one, or a fallback"
+            )))
+        })
+    }
+
     /// The model for a request; `None` if the table has none of these models. Features without `complexity` count as light.
     pub fn model<'a>(&'a self, features: &Features, table: &Table) -> Option<&'a str> {
         let complexity = features.get(COMPLEXITY).unwrap_or_default();

@@ -167,3 +167,21 @@ fn words_that_fail_make_a_request_like_them_hard() {
     assert_eq!(word_buckets("Say HELLO, hello!"), easy);
     assert!(word_buckets(&"many different words 1 2 3 4 5 6 7 8 9 ".repeat(1_000)).len() <= REQUEST_BUCKETS);
 }
+
+#[test]
+fn tiers_without_a_model_are_refused_by_name() {
+    let table = table(&[("cheap", 1.0), ("dear", 10.0)]);
+    let some = |model: &str| Some(model.to_owned());
+    let check = |tiers: Tiers, expect: &str| {
+        let refused = tiers.check(&table).err().map_or_else(String::new, |error| error.to_string());
+        assert!(refused.contains(expect) && refused.is_empty() == expect.is_empty(), "{refused}");
+    };
+    check(Tiers { light: some("cheap"), reasoning: some("dear"), ..Tiers::default() }, "");
+    check(Tiers { light: some("cheap"), fallback: vec!["dear".into()], ..Tiers::default() }, "");
+    check(Tiers { fallback: vec!["dear".into()], ..Tiers::default() }, "");
+    check(Tiers { light: some("cheap"), ..Tiers::default() }, "the tier medium has no model");
+    check(Tiers { heavy: some("dear"), ..Tiers::default() }, "the tier reasoning has no model");
+    check(Tiers::default(), "the tier light has no model");
+    check(Tiers { light: some("chaep"), ..Tiers::default() }, "there is no model chaep in the table of models");
+    check(Tiers { fallback: vec!["gone".into()], ..Tiers::default() }, "there is no model gone");
+}
