@@ -24,15 +24,15 @@ pub(super) type DecisionKey = (String, Digest);
 
 /// A candidate of a router.
 #[derive(Debug, Clone)]
-pub struct Candidate {
+pub(super) struct Candidate {
     /// The run that learned it.
-    pub run: String,
+    pub(super) run: String,
     /// When that run ended: Unix time in milliseconds.
-    pub learned_ms: u64,
+    pub(super) learned_ms: u64,
     /// Decisions in the log at that time.
-    pub logged: u64,
+    pub(super) logged: u64,
     /// Its state.
-    pub router: Router,
+    pub(super) router: Router,
     /// The last decision of the log at that time.
     last: Option<DecisionKey>,
     path: PathBuf,

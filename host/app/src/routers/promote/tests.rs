@@ -5,7 +5,9 @@ use super::super::{RouterBook, write_router};
 use super::*;
 use clawhost_learn::Layer as _;
 use clawhost_learn::router::offline::{LEAST_EFFECTIVE_SAMPLE, Refusal};
-use clawhost_learn::router::{Fixed, Logged, Policy, Router, Simulation, WorldSettings, simulation};
+use clawhost_learn::router::{
+    Budget, CostWeight, Fixed, Logged, Policy, Router, Simulation, WorldSettings, simulation,
+};
 use std::sync::OnceLock;
 
 /// Decisions that a candidate learns from, and those after them.
@@ -197,6 +199,25 @@ fn both_are_judged_at_the_prices_of_today() {
     std::fs::write(router_file(&bench.folder(), "r", "toml"), "").unwrap();
     let refused = promote_router(bench.0.path(), "r").unwrap_err().to_string();
     assert!(refused.contains("r.toml: ") && refused.contains("missing field `models`"), "{refused}");
+}
+
+#[test]
+fn a_promoted_state_takes_over_the_weight_of_cost_that_the_sessions_have_reached() {
+    let budgeted = |mut router: Router| {
+        let (table, incumbent) = (router.table().clone(), router.settings().incumbent.clone());
+        let budget = Budget { per_day: 100.0, start: 0.15, rate: 0.1 };
+        router.reconfigure(table, incumbent, CostWeight::Budget(budget)).unwrap();
+        router
+    };
+    let (mut served, mut candidate) = (budgeted(dear()), budgeted(learned()));
+    served.spend(0, 100.0).unwrap();
+    candidate.charge(500.0).unwrap();
+    assert!(candidate.cost_weight() > 0.6 && (served.cost_weight() - 0.25).abs() < 1e-12);
+    let bench = Bench::new(&served, &candidate, &world().log[..EARLIER]);
+    bench.log(later());
+    assert_eq!(bench.promote().verdict, Verdict::Better);
+    let now = bench.stored().router;
+    assert_eq!((now.cost_weight(), now.learned()), (served.cost_weight(), EARLIER as u64));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_state_takes_over_what_another_one_has_spent_and_nothing_without_a_budget() 
     other.spend(0, 400.0).unwrap();
     one.take_weight_of(&other);
     assert_eq!((one.cost_weight(), one.learned()), (other.cost_weight(), 3));
-    let mut fixed = super::router(|_| {});
+    let mut fixed = router(|_| {});
     let (before, of_fixed) = (one.digest(), fixed.digest());
     one.take_weight_of(&fixed);
     fixed.take_weight_of(&one);
