@@ -100,7 +100,7 @@ pub enum RouterUse {
     Behind,
     /// Nothing was learned.
     Nothing,
-    /// It was promoted or dropped before the run was resumed.
+    /// It was served or dropped before the run was resumed.
     Settled,
 }
 

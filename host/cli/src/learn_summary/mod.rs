@@ -119,7 +119,7 @@ fn router_use(used: RouterUse, router: &str) -> Option<String> {
             "a candidate waits, and the decisions of this run judge it: `clawhost router promote {router}`; what this run learned \
              waits behind it"
         )),
-        RouterUse::Settled => Some("its result was promoted or dropped before the run was resumed".to_owned()),
+        RouterUse::Settled => Some("its result was served or dropped before the run was resumed".to_owned()),
         RouterUse::Nothing => Some("it has learned nothing".to_owned()),
     }
 }
