@@ -167,9 +167,16 @@ async fn fewer_tasks_are_a_prefix_of_more_and_each_part_is_shuffled_by_itself() 
     assert_eq!(tasks(37).await, many[..37]);
     assert_eq!(many.iter().filter(|key| key.starts_with("a/")).count(), 100);
     let alone = Environments::One(Arc::new(counting("long", 1000, 3)));
-    let alone = fetch_shuffled(&alone, &context, ("train", 7), 300, |_| true).await.unwrap();
+    let order = clawhost_core::derive_seed(7, "part/b", 0);
+    let alone = fetch_shuffled(&alone, &context, ("train", order), 300, |_| true).await.unwrap();
     let alone: Vec<_> = alone.iter().map(|(task, _)| format!("b/{}", task.id)).collect();
     assert_eq!(many.iter().filter(|key| key.starts_with("b/")).cloned().collect::<Vec<_>>(), alone);
+    let twice = vec![part("a", 1.0, counting("same", 100, 1)), part("b", 1.0, counting("same", 100, 1))];
+    let twice = Environments::Mixture(Arc::new(Mixture::new(twice).unwrap()));
+    let twice = fetch_shuffled(&twice, &context, ("train", 7), 40, |_| true).await.unwrap();
+    let ids: Vec<_> = twice.iter().map(|(task, _)| task.id.as_str()).collect();
+    let equal = ids.chunks(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(equal < 5, "parts of one environment differ in their order: {ids:?}");
     let none = fetch_shuffled(&mixture(), &context, ("train", 7), 4, |task| task.id != "t0").await;
     assert!(
         matches!(none, Err(PlayError::NoTasks { environment, .. }) if environment == "short"),

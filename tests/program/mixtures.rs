@@ -83,8 +83,12 @@ fn one_run_learns_two_environments_and_reports_the_lift_of_each() {
     let first = &learned["learn"]["iterations"][0];
     assert_eq!(first["parts"].as_array().unwrap().len(), 2, "{first}");
     assert!(first["metrics"]["train.reward.clean"].is_number());
-    let told = bench.out(&["playbook", "show", "env-shop-clean"]);
-    assert!(told.contains("part:clean") || told.contains("look_at_origin"), "{told}");
+    let exported = bench.data.path().join("both.json");
+    bench.out(&["playbook", "export", "env-shop-clean", &exported.display().to_string()]);
+    let told = std::fs::read_to_string(&exported).unwrap();
+    assert!(told.contains("part:clean") && told.contains("part:env-shop"), "entries name their part: {told}");
+    let listed = bench.json(&["runs", "list", "--environment", "clean"]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     bench.out(&["replay", "--run", "last"]);
 }
 
@@ -106,7 +110,7 @@ fn mixtures_that_cannot_be_judged_or_shared_are_refused_before_anything_is_playe
         &["--mix", "two parts have the name `clean`"],
     );
     let rare = format!("{}#weight=0.02", bench.guest("env_math"));
-    check(&["--mix", &rare], &["the part `env-math` would have 0.4 of the 60 groups, and needs two"]);
+    check(&["--mix", &rare], &["the part `env-math` would have 0.4 of the 60 groups, and needs 2"]);
     let other = format!("{}?size=2#name=other", bench.guest("env_clean"));
     check(&["--mix", &other], &["env-clean has no option `size`"]);
     let same = format!("{}?house=9", bench.guest("env_shop"));
@@ -117,8 +121,14 @@ fn mixtures_that_cannot_be_judged_or_shared_are_refused_before_anything_is_playe
     let none = bench.json(&["runs", "list"]);
     assert_eq!(none, serde_json::json!([]), "nothing was played");
 
+    // What is enough for a run may be too little for an iteration or for the gate.
+    let (reflector, light) = (bench.guest("reflector_rules"), clean.replace("weight=2", "weight=0.02"));
+    let words = ["learn", shop, "--mix", &light, "--reward", for_shop, "--reward", for_clean, "--layer", "harness"];
+    let starved = "the part `clean` would have 0.6 of the 33 groups of an iteration, and needs 1";
+    bench.refused(&[&words[..], &["--reflector", &reflector, "--budget", "300"]].concat(), &[starved]);
+
     // That a reward says nothing about a part is known after the first iteration.
-    let (state, reflector) = (bench.guest("reward_state"), bench.guest("reflector_rules"));
+    let state = bench.guest("reward_state");
     let words = ["learn", shop, "--mix", clean, "--reward", &state, "--reflector", &reflector, "--layer", "harness"];
     let stopped = bench.run(&[&words[..], &["--budget", "300", "-q"]].concat());
     assert_ne!(stopped.status.code(), Some(0));

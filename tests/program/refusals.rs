@@ -174,7 +174,7 @@ fn invalid_options_and_texts_are_refused() {
         &bench,
         &["run", &format!("{guess}#weight=2")],
         2,
-        &["only rewards (#weight=W&source=S&for=PART) and environments that are mixed in"],
+        &["only rewards of a run (#weight=W&source=S&for=PART) and environments that are mixed in"],
     );
     check(
         &bench,

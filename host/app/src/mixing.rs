@@ -8,8 +8,11 @@ use clawhost_play::{Environments, Mixture, Part, ScoringRule};
 use clawhost_run_config::{Key, LearnSpec, PartSpec, RunSpec, Work, is_part_name};
 use std::sync::Arc;
 
-/// Fewest groups of a part in a run, and fewest pairs of it in a test: below two nothing of it is compared with anything.
+/// Fewest groups of a part in a run, and fewest pairs of it in the gate and in a test: below two nothing of it is compared with anything.
 const FEWEST: f64 = 2.0;
+/// Fewest groups of a part in an iteration of learning: with less, an iteration may leave it out, and a gate passes what is known about
+/// the other parts alone.
+const FEWEST_OF_AN_ITERATION: f64 = 1.0;
 
 /// Longest part of a name that a message repeats, in bytes.
 const SHOWN_BYTES: usize = 80;
@@ -43,16 +46,18 @@ pub enum MixtureError {
     },
     /// A part gets too little of the run.
     #[error(
-        "the part `{part}` would have {share:.1} of the {of} {what}, and needs two; give it a larger weight, or the run more {what}"
+        "the part `{part}` would have {share:.1} of the {of} {what}, and needs {least}; give it a larger weight, or the run more {what}"
     )]
     Starved {
         /// The part.
         part: String,
         /// What it would get.
         share: f64,
+        /// What it needs.
+        least: f64,
         /// Of how many.
         of: u64,
-        /// What is shared: groups, or test pairs.
+        /// What is shared: groups or pairs, and whose.
         what: &'static str,
     },
 }
@@ -133,25 +138,34 @@ pub(crate) fn check_rewards(environments: &Environments, rewards: &[ScoringRule]
 
 /// Fails if a part gets too little of a run to be compared with anything.
 pub(crate) fn check_shares(spec: &RunSpec, environments: &Environments) -> Result<(), RequestError> {
-    let groups = spec.play.episodes.div_ceil(u64::from(spec.play.group.max(1)));
-    let shared: &[(u64, &'static str)] = match &spec.work {
-        Work::Play => &[(groups, "groups")],
-        Work::Evaluate(evaluate) => &[(evaluate.pairs, "pairs")],
-        Work::Learn(LearnSpec { iterations, test_pairs, from, .. }) => {
-            let played = if from.is_some() { 0 } else { groups.saturating_mul(*iterations) };
-            &[(played, "groups"), (*test_pairs, "test pairs")]
-        }
-    };
     let total: f64 = environments.parts().iter().map(|part| part.weight).sum();
-    for (of, what) in shared.iter().copied().filter(|(of, _)| *of > 0) {
+    for (of, what, least) in shared(spec).into_iter().filter(|(of, ..)| *of > 0) {
         for part in environments.parts() {
             let share = of as f64 * part.weight / total;
-            if share < FEWEST {
-                return Err(MixtureError::Starved { part: part.name.clone(), share, of, what }.into());
+            if share < least {
+                return Err(MixtureError::Starved { part: part.name.clone(), share, least, of, what }.into());
             }
         }
     }
     Ok(())
+}
+
+/// What the parts of a run share: how many, their name, and the fewest that a part needs.
+fn shared(spec: &RunSpec) -> Vec<(u64, &'static str, f64)> {
+    let groups = spec.play.episodes.div_ceil(u64::from(spec.play.group.max(1)));
+    match &spec.work {
+        Work::Play => vec![(groups, "groups", FEWEST)],
+        Work::Evaluate(evaluate) => vec![(evaluate.pairs, "pairs", FEWEST)],
+        Work::Learn(LearnSpec { test_pairs, from, .. }) => {
+            let played = if from.is_some() { 0 } else { groups };
+            let gate = spec.harness().map_or(0, |harness| harness.gate_pairs);
+            vec![
+                (played, "groups of an iteration", FEWEST_OF_AN_ITERATION),
+                (gate, "pairs of the gate", FEWEST),
+                (*test_pairs, "test pairs", FEWEST),
+            ]
+        }
+    }
 }
 
 #[cfg(test)]

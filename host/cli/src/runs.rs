@@ -257,7 +257,8 @@ fn described(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     for reward in &spec.rewards {
         let source = reward.source.map(|source| format!(", {}", source.name())).unwrap_or_default();
         let weight = if reward.weight == 1.0 { String::new() } else { format!(", weight {}", reward.weight) };
-        let named = summary::plugin(&reward.plugin) + &summary::query(&reward.plugin.options);
+        let part = reward.part.as_ref().map(|part| format!(" for {part}")).unwrap_or_default();
+        let named = summary::plugin(&reward.plugin) + &summary::query(&reward.plugin.options) + &part;
         writeln!(out, "{}{named}{source}{weight}", row("scored by"))?;
     }
     let Some(learn) = spec.learn() else { return Ok(()) };

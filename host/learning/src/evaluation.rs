@@ -351,7 +351,11 @@ fn evaluation(
         before: mean(before),
         after: mean(after),
         // A policy that draws nothing repeats itself: several tries are no more than one.
-        lift: Mean::of(lift).map(|lift| lift.widened(pairs.div_ceil(tries))),
+        lift: Mean::of(lift).map(|lift| {
+            // A difference of bounded rewards is bounded; for few pairs the interval exceeds the bounds.
+            let bounds = range.map(|(least, most)| (least - most, most - least));
+            lift.widened(pairs.div_ceil(tries)).within(bounds)
+        }),
         parts: Vec::new(),
         arms: Vec::new(),
         effects: Vec::new(),

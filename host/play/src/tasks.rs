@@ -172,6 +172,8 @@ pub async fn fetch_shuffled(
     let mut found = Vec::new();
     for part in parts {
         let context = context_of(part, context);
+        // Two parts of one environment would have equal tasks in equal order.
+        let split = (split.0, derive_seed(split.1, &format!("part/{}", part.name), 0));
         found.push(shuffled(part.environment.as_ref(), &context, split, wanted, &keep).await?);
     }
     Ok(named(mixed(parts, found, wanted)))

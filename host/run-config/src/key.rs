@@ -179,7 +179,7 @@ keys! {
     Plugin, "plugin", RUN, text, none, ANY, decides, Run, "PLUGIN.wasm",
         "The environment, with options as in PLUGIN.wasm?size=10&guesses=5";
     Mix, "mix", RUN, texts, none, ANY, decides, Run, "PLUGIN.wasm[?OPTION=VALUE][#weight=W][&name=PART]",
-        "Another environment of the run: each is a part with a share of the groups, 1 for the first and W for this one; rewards and lifts are reported for each part too";
+        "Another environment of the run: each is a part with a share of the groups, 1 for the first and W (default 1) for this one; rewards and lifts are reported for each part too";
     Name, "name", RUN, text, none, ANY, free, Run, "NAME",
         "A name for the run, unique in the data folder, that every command accepts in place of the id";
     Tags, "tags", RUN, texts, none, ANY, free, Run, "TAG",

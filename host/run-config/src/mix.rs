@@ -79,6 +79,7 @@ mod tests {
         check("b.wasm#weight=NaN", Err("from 0.001 to 1000"));
         check("b.wasm#name=a/b", Err("not the name of a part"));
         check("b.wasm#name=a+b", Err("not the name of a part"));
+        check("b.wasm#name=..", Err("not the name of a part"));
         check("b.wasm#source=user", Err("`source` is none of weight=W, name=PART"));
         check("b.wasm#name=a&name=b", Err("given twice"));
         check("#weight=1", Err("names no file"));

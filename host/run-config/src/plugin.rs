@@ -40,7 +40,7 @@ impl PluginSpec {
     pub fn parse(text: &str, exists: impl Fn(&str) -> bool) -> Result<Self, PluginTextError> {
         let (path, query) = if exists(text) { (text, "") } else { divided(text, '?', &exists) };
         if path.contains('#') && !exists(path) {
-            let why = "only rewards (#weight=W&source=S&for=PART) and environments that are mixed in (#weight=W&name=PART) have a `#`";
+            let why = "only rewards of a run (#weight=W&source=S&for=PART) and environments that are mixed in (#weight=W&name=PART) have a `#`";
             return Err(PluginTextError(format!("`{}`: {why}", shown(text))));
         }
         if path.is_empty() {
@@ -183,14 +183,15 @@ impl<'t> Choices<'t> {
 }
 
 /// What a name of a part consists of.
-pub const PART_NAME: &str = "letters, digits, `-`, `_` and `.`, at most 64";
+pub const PART_NAME: &str = "letters, digits, `-`, `_` and `.`, at most 64, the first no dot";
 /// Longest name of a part in bytes: it stands in front of every task of its environment in reports.
 const PART_NAME_BYTES: usize = 64;
 
 /// Whether a text may be the name of a part of a mixture. A name has no slash and no plus, which stand behind and between names.
 pub fn is_part_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&c);
-    !text.is_empty() && text.len() <= PART_NAME_BYTES && text.chars().all(is_plain)
+    // A playbook is named after the parts, and no name of a file begins with a dot.
+    !text.starts_with('.') && !text.is_empty() && text.len() <= PART_NAME_BYTES && text.chars().all(is_plain)
 }
 
 /// Options from `name=value&name=value`, sorted.

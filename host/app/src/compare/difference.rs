@@ -4,7 +4,7 @@ use super::reading::Reading;
 use clawhost_core::RunId;
 use clawhost_learning::Missing;
 use clawhost_play::{Contrast, Design, contrast};
-use clawhost_run_config::{PluginSpec, RunSpec};
+use clawhost_run_config::{PartSpec, PluginSpec, RunSpec};
 use serde::Serialize;
 
 /// Why two runs cannot be compared.
@@ -94,11 +94,21 @@ fn named(plugin: &PluginSpec) -> String {
     }
 }
 
+/// The environment; of a mixture, all parts with their weights.
+fn environments(spec: &RunSpec) -> String {
+    let part = |part: &PartSpec| {
+        let name = part.name.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
+        format!(" + {}{name}, weight {}", named(&part.plugin), part.weight)
+    };
+    named(&spec.environment) + &spec.mix.iter().map(part).collect::<String>()
+}
+
 fn rewards(spec: &RunSpec) -> String {
     let rewards = spec.rewards.iter().map(|reward| {
         let source = reward.source.map(|source| format!(", {}", source.name())).unwrap_or_default();
         let weight = if reward.weight == 1.0 { String::new() } else { format!(", weight {}", reward.weight) };
-        named(&reward.plugin) + &source + &weight
+        let part = reward.part.as_ref().map(|part| format!(" for {part}")).unwrap_or_default();
+        named(&reward.plugin) + &part + &source + &weight
     });
     let rewards: Vec<String> = rewards.collect();
     if rewards.is_empty() { "no reward that was chosen".to_owned() } else { rewards.join("; ") }
@@ -108,7 +118,7 @@ fn obstacles(first: &Reading, second: &Reading) -> Vec<Obstacle> {
     let mut found = Vec::new();
     if let (Some(one), Some(other)) = (&first.conditions, &second.conditions) {
         if (one.environment, &one.grants) != (other.environment, &other.grants) {
-            let (first, second) = (named(&first.spec.environment), named(&second.spec.environment));
+            let (first, second) = (environments(&first.spec), environments(&second.spec));
             found.push(Obstacle::Environment { first, second });
         }
         if one.rewards != other.rewards {

@@ -77,6 +77,9 @@ fn played(row: &RunRow, environment: &str) -> bool {
     }
     let digits = environment.strip_prefix("sha256:").unwrap_or(environment).to_ascii_lowercase();
     let Ok(spec) = RunSpec::from_document(row.config.0.clone()) else { return false };
+    if !spec.mix.is_empty() && spec.part_names().iter().any(|name| name == environment) {
+        return true;
+    }
     let mut plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
     let is_it = |plugin: &PluginSpec| {
         plugin

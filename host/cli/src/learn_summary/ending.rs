@@ -21,7 +21,7 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
             )
         }
         StopReason::Unscored { why } => format!(
-            "nothing of the first iteration was scored, so there is nothing to learn from: {}",
+            "the first iteration, or a part of it, was not scored, so there is nothing to learn from: {}",
             escaped(why, REASON)
         ),
         StopReason::Reflectors { failed, why } => {

@@ -64,9 +64,11 @@ pub(crate) fn proof(
     writeln!(out, "  lift      {}", lift(difference.as_ref()))?;
     for PartEvaluation { part, pairs, before, after, lift: difference, .. } in parts {
         let (before, after) = (mean(before.as_ref()), mean(after.as_ref()));
+        let worse = difference.as_ref().is_some_and(|lift| lift.high < 0.0);
+        let worse = if worse { "; this part got WORSE" } else { "" };
         writeln!(
             out,
-            "  of part {part}, {}: {before}, then {after}; lift {}",
+            "  of part {part}, {}: {before}, then {after}; lift {}{worse}",
             counted(*pairs, "pair"),
             lift(difference.as_ref())
         )?;
