@@ -127,7 +127,8 @@ impl Resolver<'_> {
         }
         let exists = self.exists;
         let plugin = self.text(Key::Plugin).and_then(|text| PluginSpec::parse(text, exists).ok());
-        let mix = self.texts(Key::Mix).iter().filter_map(|text| PartSpec::parse(text, exists).ok()).collect();
+        let mix = self.texts(Key::Mix).iter().filter_map(|text| PartSpec::parse(text, exists).ok());
+        let mix: Vec<PartSpec> = mix.collect();
         self.check_parts(&mix);
         let rewards = self.texts(Key::Rewards).iter().filter_map(|text| RewardSpec::parse(text, exists).ok());
         let rewards = rewards.collect();
@@ -165,7 +166,7 @@ impl Resolver<'_> {
     }
 
     /// The names of parts that are known before their plugins are loaded must differ, and rewards of parts need parts.
-    fn check_parts(&mut self, mix: &Vec<PartSpec>) {
+    fn check_parts(&mut self, mix: &[PartSpec]) {
         let names: Vec<&str> = mix.iter().filter_map(|part| part.name.as_deref()).collect();
         let twice =
             names.iter().enumerate().find(|(place, name)| names.iter().take(*place).any(|other| other == *name));
