@@ -127,7 +127,7 @@ fn mixtures_that_cannot_be_judged_or_shared_are_refused_before_anything_is_playe
     let starved = "the part `clean` would have 0.6 of the 33 groups of an iteration, and needs 1";
     bench.refused(&[&words[..], &["--reflector", &reflector, "--budget", "300"]].concat(), &[starved]);
 
-    // That a reward says nothing about a part is known after the first iteration.
+    // A reward that scores no episode of a part stops the run after its first iteration.
     let state = bench.guest("reward_state");
     let words = ["learn", shop, "--mix", clean, "--reward", &state, "--reflector", &reflector, "--layer", "harness"];
     let stopped = bench.run(&[&words[..], &["--budget", "300", "-q"]].concat());

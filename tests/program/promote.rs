@@ -30,7 +30,7 @@ fn a_candidate_is_promoted_by_decisions_that_came_after_it_and_rolled_back() {
         (&528.into(), &528.into(), first.clone())
     );
 
-    // Nothing came after it, and the 528 decisions before it say nothing.
+    // No decision was logged after the candidate. The 528 before it do not count, because it learned from them.
     let (code, found) = promoted(&bench, "two");
     assert_eq!((code, &found["missing"], &found["evaluation"]), (Some(1), &250.into(), &Value::Null), "{found}");
     let text = bench.run(&["router", "promote", "two"]);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Fewest groups of a part in a run, and fewest pairs of it in the gate and in a test: below two nothing of it is compared with anything.
 const FEWEST: f64 = 2.0;
-/// Fewest groups of a part in an iteration of learning: with less, an iteration may leave it out, and a gate passes what is known about
-/// the other parts alone.
+/// Fewest groups of a part in an iteration of learning. From one on, the first iteration has the part, so a part without scores is found
+/// there.
 const FEWEST_OF_AN_ITERATION: f64 = 1.0;
 
 /// Longest part of a name that a message repeats, in bytes.
@@ -100,12 +100,15 @@ impl Loaded {
 }
 
 fn mixture(spec: &RunSpec, loaded: &[(Arc<EnvironmentPlugin>, Attributes)]) -> Result<Mixture, AppError> {
-    let weights = std::iter::once(1.0).chain(spec.mix.iter().map(|part| part.weight));
     let names = names(spec).map_err(|error| AppError::from(RequestError::from(error)).of_option(Key::Mix))?;
-    let part = |((name, weight), (environment, options)): ((String, f64), &(Arc<EnvironmentPlugin>, Attributes))| {
-        Part { name, weight, environment: environment.clone(), options: options.clone() }
-    };
-    let parts = names.into_iter().zip(weights).zip(loaded).map(part).collect();
+    let named = names.into_iter().zip(spec.environments()).zip(loaded);
+    let parts = named.map(|((name, (_, weight)), (environment, options))| Part {
+        name,
+        weight,
+        environment: environment.clone(),
+        options: options.clone(),
+    });
+    let parts = parts.collect();
     Mixture::new(parts).map_err(|error| AppError::from(error).of_option(Key::Mix))
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn plugin(plugin: &PluginSpec) -> String {
 /// The environment with its options; of a mixture, all parts.
 pub(crate) fn environments(spec: &RunSpec) -> String {
     let first = plugin(&spec.environment) + &query(&spec.environment.options);
-    let total: f64 = 1.0 + spec.mix.iter().map(|part| part.weight).sum::<f64>();
+    let total: f64 = spec.environments().map(|(_, weight)| weight).sum();
     let share = |weight: f64| format!("{:.0} %", 100.0 * weight / total);
     let part = |part: &PartSpec| {
         let named = part.name.as_ref().map(|name| format!(" as {name}")).unwrap_or_default();
@@ -39,11 +39,8 @@ pub(crate) fn environments(spec: &RunSpec) -> String {
 
 /// The parts of a mixture with their settings, for JSON; `None`: there is one environment.
 pub(crate) fn mixed(spec: &RunSpec) -> Option<Value> {
-    let names = spec.part_names();
-    let plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
-    let weights = std::iter::once(1.0).chain(spec.mix.iter().map(|part| part.weight));
-    let part = |((name, plugin), weight): ((&String, &PluginSpec), f64)| json!({ "part": name, "weight": weight, "environment": plugin.plugin, "options": plugin.options });
-    (!spec.mix.is_empty()).then(|| names.iter().zip(plugins).zip(weights).map(part).collect())
+    let part = |(name, (plugin, weight)): (String, (&PluginSpec, f64))| json!({ "part": name, "weight": weight, "environment": plugin.plugin, "options": plugin.options });
+    (!spec.mix.is_empty()).then(|| spec.part_names().into_iter().zip(spec.environments()).map(part).collect())
 }
 
 /// A reward with its settings.

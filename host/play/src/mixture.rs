@@ -139,6 +139,14 @@ impl Environments {
         }
     }
 
+    /// Whether a task belongs to one of the environments.
+    pub(crate) fn has(&self, task: &Task) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Mixture(mixture) => mixture.parts.iter().any(|part| task.part.as_ref() == Some(&part.name)),
+        }
+    }
+
     /// The environment that plays a task, and the options of its episodes in a run with the options `of_run`. `None`: the task belongs to
     /// no part.
     pub(crate) fn of_task(&self, task: &Task, of_run: &Attributes) -> Option<(Arc<dyn Environment>, Attributes)> {

@@ -249,7 +249,7 @@ async fn prepare(
             }
         }
     };
-    if let Some((task, _)) = tasks.iter().find(|(task, _)| environments.of_task(task, &plan.options).is_none()) {
+    if let Some((task, _)) = tasks.iter().find(|(task, _)| !environments.has(task)) {
         return Err(PlayError::Host(format!("the task {} belongs to no environment of the run", task.key())));
     }
     let state_id = ports.policy.state_id();

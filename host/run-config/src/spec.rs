@@ -49,6 +49,11 @@ impl RunSpec {
         RunLabels { name: self.name.clone(), tags: self.tags.clone() }
     }
 
+    /// All environments with their weights: the first has 1.
+    pub fn environments(&self) -> impl Iterator<Item = (&PluginSpec, f64)> {
+        std::iter::once((&self.environment, 1.0)).chain(self.mix.iter().map(|part| (&part.plugin, part.weight)))
+    }
+
     /// The names of the parts of a mixture, in order: given ones, or those of their environments. Empty before the plugins are loaded; one
     /// name if there is one environment.
     pub fn part_names(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ use clawhost_core::{
     content_root_of_phases, recorded_root,
 };
 use clawhost_play::{Basis, Conditions, EpisodeSummary, check_episode, check_run};
-use clawhost_run_config::{RunSpec, Work};
+use clawhost_run_config::{PluginSpec, RunSpec, Work};
 use std::collections::BTreeMap;
 
 /// A run or a phase, and its episodes so far.
@@ -113,12 +113,11 @@ fn learned_root(row: &RunRow, roots: &BTreeMap<String, Digest>) -> Option<Discre
 
 /// The differences between the parts of a mixture in a run's basis and in its specification.
 fn parts_unlike(row: &RunRow, spec: &RunSpec, conditions: &Conditions) -> Option<Discrepancy> {
-    let plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
-    let weights = std::iter::once(1.0).chain(spec.mix.iter().map(|part| part.weight));
-    let specified = spec.part_names().into_iter().zip(plugins).zip(weights).filter(|_| !spec.mix.is_empty());
-    let specified: Option<Vec<_>> = specified
-        .map(|((name, plugin), weight)| Some(serde_json::json!((name, weight, plugin.plugin.as_ref()?.digest))))
-        .collect();
+    let parts = spec.part_names().into_iter().zip(spec.environments()).filter(|_| !spec.mix.is_empty());
+    let part = |(name, (plugin, weight)): (String, (&PluginSpec, f64))| {
+        Some(serde_json::json!((name, weight, plugin.plugin.as_ref()?.digest)))
+    };
+    let specified: Option<Vec<_>> = parts.map(part).collect();
     let recorded: Vec<_> = conditions.parts.iter().map(|part| (&part.name, part.weight, part.environment)).collect();
     let (recorded, specified) = (serde_json::json!(recorded).to_string(), serde_json::json!(specified?).to_string());
     Discrepancy::between(&row.id.0, "the parts of the basis", recorded, specified)

@@ -80,12 +80,11 @@ fn played(row: &RunRow, environment: &str) -> bool {
     if !spec.mix.is_empty() && spec.part_names().iter().any(|name| name == environment) {
         return true;
     }
-    let mut plugins = std::iter::once(&spec.environment).chain(spec.mix.iter().map(|part| &part.plugin));
     let is_it = |plugin: &PluginSpec| {
         plugin
             .plugin
             .as_ref()
             .is_some_and(|plugin| plugin.name == environment || plugin.digest.hex().starts_with(&digits))
     };
-    !digits.is_empty() && plugins.any(is_it)
+    !digits.is_empty() && spec.environments().any(|(plugin, _)| is_it(plugin))
 }

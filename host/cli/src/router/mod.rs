@@ -31,7 +31,7 @@ figures are refused: the log does not tell. For example:
 
 const PROMOTE_HELP: &str = "A learning run of a router that is served writes a candidate. It is judged on the decisions that were logged after it was \
 learned, doubly robust beside SNIPS, and compared with what is served: decisions about sessions that a gateway serves, once they have a reward, \
-and those of later learning runs. Nothing else counts: `clawhost run` and `clawhost evaluate` log no decisions, and a run that repeats \
+and those of later learning runs. Nothing else counts: `clawhost run` and `clawhost eval` log no decisions, and a run that repeats \
 another one, with its --seed, adds none. The candidate is served if it is better, or at least 10 % cheaper with a reward at most 0.02 lower. Where \
 the effective sample is below 200, or both estimates disagree, it is refused. Exit codes: 0 promoted or dropped, 1 not promoted. For example:
   clawhost router promote NAME
