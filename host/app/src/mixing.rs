@@ -204,6 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn parts_share_iterations_the_gate_and_the_test_of_a_learning_run() {
+        let mut patch = RunSpecPatch::new();
+        let text = |text: &str| Value::Texts(vec![text.to_owned()]);
+        patch.set(Key::Plugin, Value::Text("first.wasm".to_owned()), Source::Flag);
+        patch.set(Key::Rewards, text("r.wasm"), Source::Flag);
+        patch.set(Key::Reflectors, text("reflector.wasm"), Source::Flag);
+        patch.set(Key::Iterations, Value::Whole(20), Source::Flag);
+        patch.set_layers(vec!["harness".to_owned()], Source::Flag);
+        let spec = patch.clone().resolve(Verb::Learn).unwrap();
+        let expect = [(16, "groups of an iteration", 1.0), (512, "pairs of the gate", 2.0), (200, "test pairs", 2.0)];
+        assert_eq!(shared(&spec), expect);
+        patch.set(Key::From, Value::Text("run-1".to_owned()), Source::Flag);
+        assert_eq!(shared(&patch.resolve(Verb::Learn).unwrap())[0].0, 0, "nothing is played for training");
+    }
+
+    #[test]
     fn a_mixture_has_the_names_of_its_parts() {
         let spec = spec("shop", "b.wasm#name=other", "math");
         assert_eq!(
