@@ -68,6 +68,57 @@ fn a_budget_is_divided_before_anything_is_played() {
 }
 
 #[test]
+fn a_budget_in_tokens_or_money_becomes_episodes() {
+    let Some(bench) = Bench::new("a_budget_in_tokens") else { return };
+    let words = house(&bench, 3, 300, "rules");
+    // Everything but the budget.
+    let at = words.iter().position(|word| word == "--budget").unwrap();
+    let words: Vec<&str> = words[..at].iter().chain(&words[at + 2..]).map(String::as_str).collect();
+    fn joined<'a>(words: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+        [words, more].concat()
+    }
+    let unknown = ["what an episode of env-shop costs is unknown", "clawhost run"];
+    bench.refused(&joined(&words, &["--budget-tokens", "200000"]), &unknown);
+
+    let shop = format!("{}?house=3", bench.guest("env_shop"));
+    let play = |episodes: &str| bench.json(&["run", &shop, "--episodes", episodes, "--seed", "1"]);
+    play("7");
+    bench.refused(&joined(&words, &["--budget-tokens", "200000"]), &unknown);
+    let played = play("16");
+    let spent = &played["timing"]["spent"];
+    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    let each = tokens as f64 / 16.0;
+
+    // The amount pays for a hundred episodes, and not for one more.
+    let enough = (each * 100.5).to_string();
+    let amount = enough.split('.').next().unwrap();
+    let plan = bench.json(&joined(&words, &["--budget-tokens", amount, "--dry-run"]));
+    assert_eq!((&plan["budget"]["budget"], &plan["budget"]["pairs"]), (&100.into(), &16.into()), "{plan}");
+    assert_eq!(plan["allowance"]["rate"]["episodes"], 16);
+    let told = bench.out(&joined(&words, &["--budget-tokens", amount, "--dry-run"]));
+    assert!(told.contains("tokens pay for: an episode cost") && told.contains("in the 16 episodes of run-"), "{told}");
+    let money = (each * 100.5 / 1e6).to_string();
+    let plan = bench.json(&joined(&words, &["--budget-money", &money, "--price", "1,1", "--dry-run"]));
+    assert_eq!(plan["budget"]["budget"], 100, "{plan}");
+    let little = ["it pays for", "the smallest budget is 48"];
+    bench.refused(&joined(&words, &["--budget-tokens", "2000", "--dry-run"]), &little);
+    bench.refused(
+        &joined(&words, &["--budget-tokens", amount, "--budget", "300"]),
+        &["--budget-tokens", "cannot stand beside"],
+    );
+
+    // A run that is resumed keeps its episodes, although the newest run says something else by then.
+    let limited = ["--budget-tokens", amount, "--max-tokens-total", &(tokens * 3).to_string()].map(str::to_owned);
+    let limited: Vec<&str> = limited.iter().map(String::as_str).collect();
+    let stopped = bench.run(&joined(&words, &limited));
+    assert_eq!(stopped.status.code(), Some(6), "{stopped:?}");
+    bench.json(&["run", &shop, "--episodes", "8", "--max-turns", "1", "--seed", "2"]);
+    let document = bench.json(&joined(&words, &["--budget-tokens", amount, "--resume"]));
+    assert_eq!(document["learn"]["budget"]["budget"], 100, "{}", document["learn"]["budget"]);
+    assert!(sum(&document, &["train", "gate"]) <= 100, "{}", document["episodes"]);
+}
+
+#[test]
 fn lessons_that_passed_together_are_shown_as_provisional_and_the_run_is_equal_everywhere() {
     let Some(bench) = Bench::new("lessons_that_passed_together") else { return };
     let words = house(&bench, 502, 100, "rules");

@@ -132,6 +132,17 @@ fn learning_runs_of_a_sweep_learn_playbooks_of_their_own_and_are_found_again() {
     assert_eq!(again["runs"], document["runs"]);
 }
 
+#[test]
+fn a_sweep_takes_no_budget_in_tokens() {
+    let Some(bench) = Bench::new("a_sweep_takes_no_budget_in_tokens") else { return };
+    let file = bench.sweep_file(
+        "version = 1\ncommand = \"learn\"\nbudget = 320\nmethod = \"halving\"\n[run]\nplugin = \"env_shop.wasm?house=502\"\n\
+        rewards = [\"reward_state.wasm\"]\n[[run.learn]]\nlayer = \"harness\"\nreflectors = [\"reflector_rules.wasm\"]\n\
+        budget_tokens = 100000\n[vary]\nseed = [502, 503]\n",
+    );
+    bench.refused(&["sweep", &file], &["a sweep counts episodes", "budget"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_sweep_loses_nothing_and_continues() {

@@ -248,6 +248,34 @@ pub enum RequestError {
         /// The environment of the learning run.
         wanted: String,
     },
+    /// A budget in tokens or money where nothing says what an episode costs.
+    #[error(
+        "what an episode of {environment} costs is unknown: no run of {fewest} episodes or more with this policy used tokens"
+    )]
+    CostUnknown {
+        /// The environment.
+        environment: String,
+        /// Fewest episodes that say it.
+        fewest: u64,
+    },
+    /// A budget in tokens or money that pays for too few episodes.
+    #[error(
+        "it pays for {} at {each}, as in {run}; the smallest budget is {fewest}",
+        clawhost_core::counted(*episodes, "episode")
+    )]
+    SmallAllowance {
+        /// The episodes that it pays for.
+        episodes: u64,
+        /// What an episode costs, in words.
+        each: String,
+        /// The run that says so.
+        run: String,
+        /// The smallest budget.
+        fewest: u64,
+    },
+    /// A sweep of runs with a budget in tokens or money.
+    #[error("a sweep counts episodes: give its runs a budget of episodes")]
+    SweepAllowance,
     /// A run that another process plays.
     #[error("{run} is being played by another process; wait for it, or stop it")]
     RunBusy {

@@ -11,6 +11,9 @@ impl RequestError {
             Self::UnknownModel { .. } | Self::NoModelName { .. } => vec![Hint::ChangeThis],
             Self::NoRun { .. } => vec![Hint::command("runs list", "shows the latest")],
             Self::CannotResume { .. } => vec![Hint::NewRun],
+            Self::CostUnknown { .. } => {
+                vec![Hint::command("run PLUGIN", "plays some, which say it"), Hint::change("budget")]
+            }
             Self::NothingDecided { .. } => vec![Hint::command("feedback EPISODE", "judges one")],
             Self::EmptyKeyFile { .. } => vec![Hint::change("api_key_file")],
             Self::SystemPromptFile { .. } => vec![Hint::change("system_prompt_file")],

@@ -61,7 +61,6 @@ impl<'a> Session<'a> {
         let store = workspace.store();
         let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
         let loaded = Loaded::open(&plugins, &mut spec).await?;
-        check_shares(&spec, &loaded.environments).map_err(|error| AppError::from(error).of_option(Key::Mix))?;
         let rewards = plugins.rewards(&spec.rewards).await?;
         check_rewards(&loaded.environments, &rewards).map_err(|error| AppError::from(error).of_option(Key::Rewards))?;
         spec.policy.identity = Some(model.identity());
@@ -69,7 +68,17 @@ impl<'a> Session<'a> {
             named.plugin.plugin = Some(rule.reward.identity().clone());
             named.source = Some(rule.source);
         }
-        Ok(Self { workspace, host, models, model, ignores_system_prompt, grants, loaded, rewards, spec })
+        let session = Self { workspace, host, models, model, ignores_system_prompt, grants, loaded, rewards, spec };
+        // An allowance becomes a number of episodes only when everything that decides it is loaded.
+        if session.spec.harness().is_none_or(|harness| harness.allowance.is_none()) {
+            session.check_shares()?;
+        }
+        Ok(session)
+    }
+
+    /// Fails if a part of a mixture gets too little of the run.
+    pub(crate) fn check_shares(&self) -> Result<(), AppError> {
+        check_shares(&self.spec, &self.loaded.environments).map_err(|error| AppError::from(error).of_option(Key::Mix))
     }
 
     /// Fails if the model's chat template omits system messages, so that `what` would have no effect.

@@ -119,6 +119,9 @@ impl Sweep<'_> {
     fn spec(&self, point: &SweepPoint, round: usize) -> Result<RunSpec, AppError> {
         let resolve = |patch: RunSpecPatch| patch.resolve_with(self.patch.verb, self.exists);
         let spec = resolve(point.patch.clone())?;
+        if spec.harness().is_some_and(|harness| harness.allowance.is_some()) {
+            return Err(AppError::from(RequestError::SweepAllowance).of_option(Key::Budget));
+        }
         let halvings = u32::try_from(self.sizes.len().saturating_sub(round + 1)).unwrap_or(u32::MAX);
         if halvings == 0 {
             return Ok(spec);

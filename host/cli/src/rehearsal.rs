@@ -4,7 +4,7 @@ use crate::summary::{environments, mixed};
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::budget::BudgetPlan;
-use clawhost_run_config::{Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
+use clawhost_run_config::{AllowanceSpec, Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
 
@@ -35,7 +35,7 @@ pub(crate) fn json(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         "format": 1, "dry_run": true, "plan": plan, "digest": digest,
         "environment": spec.environment.plugin, "policy": spec.policy.identity, "playbook": playbook(spec),
         "parameters": model.map(|model| model.parameters), "config": spec.published(), "at_most": at_most,
-        "budget": budget,
+        "budget": budget, "allowance": spec.harness().and_then(|harness| harness.allowance.as_ref()),
     });
     if let (Some(document), Some(mixed)) = (document.as_object_mut(), mixed(spec)) {
         document.insert("mixture".to_owned(), mixed);
@@ -90,6 +90,11 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
             None => format!("{} find no lift", counted(*pairs, "pair")),
         };
         writeln!(out, "budget      {} of training and gate; {finds}", counted(*budget, "episode"))?;
+        if let Some((AllowanceSpec { amount, .. }, rate)) = spec.harness().and_then(HarnessSpec::converted) {
+            let (whole, each) = (amount.worded(amount.number()), amount.worded(rate.mean));
+            let (episodes, run) = (counted(rate.episodes, "episode"), escaped(&rate.run, 100));
+            writeln!(out, "            which {whole} pay for: an episode cost {each} in the {episodes} of {run}")?;
+        }
     }
     let (all, turns) = (episodes.all(), plan.play.max_turns);
     if model.is_some() {

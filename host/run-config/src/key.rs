@@ -249,6 +249,10 @@ keys! {
     Budget, "budget", HARNESS, whole(48..=1_000_000), cases(300, " where the harness alone learns, and iterations, episodes and trials are left open; else every lesson is measured alone, which takes thousands of episodes"),
         LEARN, decides, Harness, "N",
         "Learn with this many episodes, training and gate together; lessons are judged together, and the test is played besides";
+    BudgetTokens, "budget_tokens", HARNESS, whole(1_000..=LARGEST_TOTAL), none, LEARN, decides, Harness, "N",
+        "As the budget of episodes, for this many tokens: as many episodes as they pay for, by the mean of an earlier run of the same environment and policy";
+    BudgetMoney, "budget_money", HARNESS, number(1e-6..=1e9), none, LEARN, decides, Harness, "MONEY",
+        "As the budget of episodes, for this amount of money: as many episodes as it pays for, by the mean of an earlier run of the same environment and policy; needs a price";
     TrialSlots, "trial_slots", HARNESS, whole(1..=16), fixed(16), LEARN, decides, Harness, "N",
         "Lessons on trial at once";
     ReflectEvery, "reflect_every", HARNESS, whole(1..=100_000), fixed(1), LEARN, decides, Harness, "N",

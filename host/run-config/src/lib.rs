@@ -50,8 +50,9 @@ pub use price::Price;
 pub use problem::{Part, Problem, Problems};
 pub use sample::sample;
 pub use spec::{
-    AdapterSpec, BudgetSpec, CreditUnit, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec, Optimizer,
-    PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, ScheduleKind, Truncated, WeightsSpec, Work,
+    AdapterSpec, AllowanceSpec, Amount, BudgetSpec, CreditUnit, EpisodeCost, EvaluateSpec, EvolveSpec, HarnessSpec,
+    LayerSpec, LearnSpec, Optimizer, PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, ScheduleKind, Truncated,
+    WeightsSpec, Work,
 };
 pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
 pub use unknown::nearest;

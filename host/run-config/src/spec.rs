@@ -1,7 +1,7 @@
 //! A resolved run: every default is filled in, and every rule holds.
 
 use crate::{Expected, Grant, Layer, PartSpec, PluginSpec, Price, RewardSpec, Verb};
-use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag};
+use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag, counted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -297,6 +297,9 @@ pub struct HarnessSpec {
     /// Episodes of training and gate together. The program then sets iterations, episodes, groups and pairs. `None`: as these say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
+    /// What the budget may cost. The program converts it into episodes before anything is played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<AllowanceSpec>,
     /// Lessons on trial at once.
     pub trial_slots: u32,
     /// Reflectors are called after every n-th batch, beginning with the first.
@@ -311,6 +314,71 @@ pub struct HarnessSpec {
     pub alpha: f64,
     /// The evolution of a section of the prompt. `None`: none.
     pub evolve: Option<EvolveSpec>,
+}
+
+impl HarnessSpec {
+    /// Whether the program divides a budget, and sets iterations, episodes, groups and pairs.
+    pub fn divides(&self) -> bool {
+        self.budget.is_some() || self.allowance.is_some()
+    }
+
+    /// The allowance, if it was converted into episodes, and the cost by which.
+    pub fn converted(&self) -> Option<(&AllowanceSpec, &EpisodeCost)> {
+        let allowance = self.allowance.as_ref()?;
+        Some((allowance, allowance.rate.as_ref()?))
+    }
+}
+
+/// What training and gate together may cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllowanceSpec {
+    /// The amount.
+    pub amount: Amount,
+    /// How the amount was converted into episodes. `None`: it was not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<EpisodeCost>,
+}
+
+/// An amount of tokens or money.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// Tokens of all models, read and generated.
+    Tokens(u64),
+    /// Money, in the currency of the price.
+    Money(f64),
+}
+
+impl Amount {
+    /// The number, in its unit.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Tokens(tokens) => tokens as f64,
+            Self::Money(money) => money,
+        }
+    }
+
+    /// A number of the same unit in words.
+    pub fn worded(self, number: f64) -> String {
+        match self {
+            Self::Tokens(_) => counted(number.round() as u64, "token"),
+            // Four digits: an episode may cost a ten-thousandth.
+            Self::Money(_) => format!("{number:.4} of money"),
+        }
+    }
+}
+
+/// What an episode cost on average in an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EpisodeCost {
+    /// The mean, in the unit of the amount.
+    pub mean: f64,
+    /// The episodes of the run.
+    pub episodes: u64,
+    /// The run.
+    pub run: String,
 }
 
 /// The evolution of a section of the prompt.

@@ -3,7 +3,7 @@
 use crate::key::Preset;
 use crate::resolve::learn::DIVIDED;
 use crate::{
-    EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source, Value, Verb,
+    Amount, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source, Value, Verb,
     WeightsSpec, Work,
 };
 
@@ -53,7 +53,7 @@ impl RunSpec {
             Work::Play => {}
             Work::Learn(learn) => {
                 out.learn(learn);
-                if learn.harness().is_some_and(|harness| harness.budget.is_some()) {
+                if learn.harness().is_some_and(|harness| harness.divides()) {
                     for key in DIVIDED {
                         out.0.remove(key);
                     }
@@ -124,7 +124,12 @@ impl Setter {
 
     fn harness(&mut self, harness: &HarnessSpec) {
         self.texts(Key::Reflectors, harness.reflectors.iter().map(ToString::to_string));
-        self.whole(Key::Budget, harness.budget);
+        match harness.allowance.as_ref().map(|allowance| allowance.amount) {
+            // The number of episodes follows from it.
+            Some(Amount::Tokens(tokens)) => self.whole(Key::BudgetTokens, tokens),
+            Some(Amount::Money(money)) => self.number(Key::BudgetMoney, money),
+            None => self.whole(Key::Budget, harness.budget),
+        }
         self.whole(Key::TrialSlots, u64::from(harness.trial_slots));
         self.whole(Key::ReflectEvery, harness.reflect_every);
         self.whole(Key::GateEvery, harness.gate_every);

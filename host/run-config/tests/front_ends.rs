@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use clawhost_run_config::{Key, Kind, PluginSpec, RunSpec, RunSpecPatch, Source, Value, Verb, Work, sample};
+use clawhost_run_config::{Amount, Key, Kind, PluginSpec, RunSpec, RunSpecPatch, Source, Value, Verb, Work, sample};
 
 fn flags(options: &[(Key, &str)], layers: &[&str]) -> RunSpecPatch {
     let mut patch = RunSpecPatch::new();
@@ -67,6 +67,27 @@ fn the_harness_alone_has_a_budget_unless_its_episodes_are_chosen() {
         assert_eq!(budget(&[option], &["harness"]), None, "{option:?}");
     }
     assert_eq!(budget(&[(Key::Model, "tiny")], &["harness", "weights"]), None);
+}
+
+#[test]
+fn a_budget_in_tokens_or_money_is_the_only_budget() {
+    let resolved = |options: &[(Key, &str)]| flags(options, &["harness"]).over(file()).resolve(Verb::Learn);
+    let tokens = resolved(&[(Key::BudgetTokens, "200000")]).unwrap();
+    let harness = tokens.harness().unwrap();
+    assert_eq!(harness.allowance.as_ref().map(|allowance| allowance.amount), Some(Amount::Tokens(200_000)));
+    assert_eq!((harness.budget, harness.divides()), (None, true), "the number of episodes is not known yet");
+    let again = tokens.to_patch().resolve(Verb::Learn).unwrap();
+    assert_eq!(again.harness().unwrap().allowance, harness.allowance);
+    let money = resolved(&[(Key::BudgetMoney, "2.5"), (Key::Price, "0.15,0.60")]).unwrap();
+    assert_eq!(money.harness().unwrap().allowance.as_ref().unwrap().amount, Amount::Money(2.5));
+    let refused = |options: &[(Key, &str)], expect: &str| {
+        let problems = resolved(options).unwrap_err().to_string();
+        assert!(problems.contains(expect), "{problems}");
+    };
+    refused(&[(Key::BudgetTokens, "200000"), (Key::Budget, "300")], "budget_tokens: cannot stand beside budget");
+    refused(&[(Key::BudgetMoney, "1")], "budget_money: needs price");
+    refused(&[(Key::BudgetTokens, "200000"), (Key::Iterations, "3")], "iterations: cannot stand beside budget_tokens");
+    refused(&[(Key::BudgetTokens, "999")], "budget_tokens");
 }
 
 #[test]

@@ -163,6 +163,8 @@ fn resolvable(verb: Verb) -> impl Strategy<Value = (Verb, RunSpecPatch)> {
             (Key::MaxCost, !given(&patch, Key::Price)),
             // It stands beside none of the options that it divides.
             (Key::Budget, true),
+            (Key::BudgetTokens, true),
+            (Key::BudgetMoney, true),
             (Key::EvolveReflector, !given(&patch, Key::Evolve)),
             (Key::AdapterAlpha, !given(&patch, Key::AdapterRank)),
             (Key::AdapterTargets, !given(&patch, Key::AdapterRank)),

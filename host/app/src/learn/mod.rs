@@ -1,5 +1,6 @@
 //! Learning runs: layers learn from episodes, or rehearse what that would take.
 
+mod allowance;
 mod budget;
 mod completions;
 mod curve;
@@ -58,15 +59,17 @@ struct Prepared<'a> {
 async fn prepare<'a>(
     workspace: &'a Workspace,
     mut spec: RunSpec,
+    start: &Start,
     events: &dyn EventSink,
 ) -> Result<Prepared<'a>, AppError> {
     harness::divide(&mut spec)?;
-    let Some(LearnSpec { iterations, test_pairs, from, .. }) = spec.learn().cloned() else {
-        return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
-    };
     let model = LearningModel::open(&spec, &workspace.settings().models, events)
         .map_err(|error| error.of_option(Key::Policy))?;
     let mut session = Session::open(workspace, spec, model.as_ref().map(|model| model.model.clone()), events).await?;
+    allowance::convert(workspace, &mut session, start)?;
+    let Some(LearnSpec { iterations, test_pairs, from, .. }) = session.spec.learn().cloned() else {
+        return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
+    };
     let mut play = session.ports();
     let mut stages: Vec<Box<dyn LearningStage>> = Vec::new();
     if let (Some(model), Some(weights)) = (&model, session.spec.weights().cloned()) {
@@ -177,7 +180,7 @@ fn pool(
 /// # Errors
 /// As [`learn`], for everything that is loaded.
 pub async fn rehearse(workspace: &Workspace, spec: RunSpec, events: &dyn EventSink) -> Result<Rehearsal, AppError> {
-    let Prepared { session, plan, ports, model, playbook, .. } = prepare(workspace, spec, events).await?;
+    let Prepared { session, plan, ports, model, playbook, .. } = prepare(workspace, spec, &Start::New, events).await?;
     let mut budget = None;
     if let Some(name) = &playbook {
         let beginning = Beginning::of(workspace.reader()?.as_ref(), name, None)?;
@@ -213,7 +216,7 @@ pub async fn learn(
     cancel: &Cancel,
     events: &dyn EventSink,
 ) -> Result<Learned, AppError> {
-    let Prepared { session, plan, ports, model, playbook, routed } = prepare(workspace, spec, events).await?;
+    let Prepared { session, plan, ports, model, playbook, routed } = prepare(workspace, spec, &start, events).await?;
     let digest = learn_digest(&plan, &ports)?;
     // Two runs that learn one playbook would overwrite each other's evidence.
     let _playbook_lease = playbook.as_ref().map(|name| workspace.hold_playbook(name)).transpose()?;

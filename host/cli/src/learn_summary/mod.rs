@@ -158,6 +158,7 @@ pub(crate) fn json(learned: &Learned) -> anyhow::Result<()> {
         "episodes": report.episodes(),
         "heldout_before": report.evaluation.as_ref().and_then(|evaluation| evaluation.before),
         "heldout_after": report.evaluation.as_ref().and_then(|evaluation| evaluation.after),
+        "allowance": spec.harness().and_then(|harness| harness.allowance.as_ref()),
         "learn": report.published(),
         "config": spec.published(),
         "timing": {

@@ -1,7 +1,10 @@
 //! The settings of learning and of the harness layer, with the rules between these options.
 
 use super::{Resolver, preset_text, preset_whole, small};
-use crate::{EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec, ScheduleKind};
+use crate::{
+    AllowanceSpec, Amount, EvolveSpec, HarnessSpec, Key, Layer, LayerSpec, LearnSpec, PluginSpec, RouterSpec,
+    ScheduleKind,
+};
 
 /// What the text of a policy begins with that a router chooses.
 const ROUTER: &str = "router:";
@@ -67,14 +70,18 @@ impl Resolver<'_> {
             let why = "missing; name a reflector, as in \"reflector_rules.wasm\"";
             self.refuse(Key::Reflectors, [why.into()]);
         }
-        let budget = self.whole(Key::Budget);
-        if budget.is_some() {
+        let (budget, allowance) = (self.whole(Key::Budget), self.allowance());
+        if budget.is_some() || allowance.is_some() {
             self.refuse_beside_budget();
         }
-        let budget = budget.or_else(|| self.usual_budget(!reflectors.is_empty() && evolve.is_none()));
+        let budget = match allowance {
+            Some(_) => None,
+            None => budget.or_else(|| self.usual_budget(!reflectors.is_empty() && evolve.is_none())),
+        };
         HarnessSpec {
             reflectors,
             budget,
+            allowance,
             trial_slots: self.small_or(Key::TrialSlots, 0),
             reflect_every: self.whole_or(Key::ReflectEvery, 0),
             forbid: self.texts(Key::Forbid).to_vec(),
@@ -85,6 +92,21 @@ impl Resolver<'_> {
         }
     }
 
+    /// The budget in tokens or money.
+    fn allowance(&mut self) -> Option<AllowanceSpec> {
+        let tokens = self.whole(Key::BudgetTokens).map(|tokens| (Key::BudgetTokens, Amount::Tokens(tokens)));
+        let money = self.number(Key::BudgetMoney).map(|money| (Key::BudgetMoney, Amount::Money(money)));
+        let (key, amount) = tokens.or(money)?;
+        let others = [Key::Budget, Key::BudgetTokens, Key::BudgetMoney].into_iter().filter(|other| *other != key);
+        if let Some(other) = others.into_iter().find(|other| self.has(*other)) {
+            self.refuse(key, ["cannot stand beside ".into(), other.into(), ": a run has one budget".into()]);
+        }
+        if self.has(Key::BudgetMoney) && !self.has(Key::Price) {
+            self.refuse(Key::BudgetMoney, ["needs ".into(), Key::Price.into(), ", to know what tokens cost".into()]);
+        }
+        Some(AllowanceSpec { amount, rate: None })
+    }
+
     /// The default budget. `None` if another layer learns, too, or if an option is set that measures every lesson alone or that excludes a
     /// budget. With a budget lessons are judged together, which takes a hundredth of the episodes.
     fn usual_budget(&self, proposes_lessons: bool) -> Option<u64> {
@@ -92,12 +114,17 @@ impl Resolver<'_> {
         (proposes_lessons && !measures && self.layers == [Layer::Harness]).then(|| preset_whole(Key::Budget, 0))
     }
 
+    /// The option that gives the run a budget.
+    fn budget_key(&self) -> Key {
+        [Key::BudgetTokens, Key::BudgetMoney].into_iter().find(|key| self.has(*key)).unwrap_or(Key::Budget)
+    }
+
     /// A budget is divided by the program, and spent by one layer on its own episodes.
     fn refuse_beside_budget(&mut self) {
         for key in DIVIDED.into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>() {
             self.refuse(
                 key,
-                ["cannot stand beside ".into(), Key::Budget.into(), ", which divides its episodes itself".into()],
+                ["cannot stand beside ".into(), self.budget_key().into(), ", which divides its episodes itself".into()],
             );
         }
         for key in [Key::Evolve, Key::From].into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>() {
@@ -106,14 +133,14 @@ impl Resolver<'_> {
                     key,
                     [
                         "cannot stand beside ".into(),
-                        Key::Budget.into(),
+                        self.budget_key().into(),
                         ", which is for lessons from new episodes".into(),
                     ],
                 );
             }
         }
         if self.layers.len() > 1 {
-            self.refuse(Key::Budget, ["is for the harness alone: weights need more episodes".into()]);
+            self.refuse(self.budget_key(), ["is for the harness alone: weights need more episodes".into()]);
         }
     }
 

@@ -1,0 +1,121 @@
+//! A budget in tokens or money, as the number of episodes that it pays for.
+//!
+//! What an episode costs follows from an earlier run of the same environment with the same policy: the newest one that is large enough. Its
+//! mean is an estimate. Lessons lengthen prompts, so training may cost more than it says; the limits of tokens and money stop a run exactly.
+
+use super::harness;
+use crate::resume::Start;
+use crate::runs::run_id;
+use crate::session::Session;
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{RunKind, RunRow, RunState, StoreReader, Usage};
+use clawhost_learn::budget::FEWEST;
+use clawhost_run_config::{AllowanceSpec, Amount, EpisodeCost, HarnessSpec, Key, Price, RunSpec};
+
+/// Fewest episodes of a run that says what an episode costs: the standard error of the mean is then a third of the deviation of an episode.
+const FEWEST_MEASURED: u64 = 8;
+/// Most episodes of a budget, as of one that names them.
+const MOST: u64 = 1_000_000;
+
+/// Converts the allowance of a run, if it has one and no episodes yet. A run that is resumed keeps its number of episodes, whatever was played since.
+///
+/// # Errors
+/// No earlier run says what an episode costs, or the amount pays for too few episodes.
+pub(super) fn convert(workspace: &Workspace, session: &mut Session<'_>, start: &Start) -> Result<(), AppError> {
+    let Some(AllowanceSpec { amount, .. }) = session.spec.harness().and_then(|harness| harness.allowance.clone())
+    else {
+        return Ok(());
+    };
+    let reader = workspace.reader()?;
+    let reader = reader.as_ref();
+    let (spec, now) = (&session.spec, workspace.clock().now_ms());
+    let converted = match resumed(reader, spec, amount, start)? {
+        Some(rate) => rate,
+        None => measured(reader, spec, amount, now)?.ok_or_else(|| {
+            let environment = spec.environment_name().unwrap_or_default();
+            AppError::from(RequestError::CostUnknown { environment, fewest: FEWEST_MEASURED }).of_option(key(amount))
+        })?,
+    };
+    let episodes = (amount.number() / converted.mean).floor().clamp(0.0, MOST as f64) as u64;
+    if episodes < FEWEST {
+        let (each, run) = (amount.worded(converted.mean), converted.run);
+        let error = RequestError::SmallAllowance { episodes, each, run, fewest: FEWEST };
+        return Err(AppError::from(error).of_option(key(amount)));
+    }
+    if let Some(harness) = session.spec.harness_mut() {
+        harness.budget = Some(episodes);
+        harness.allowance = Some(AllowanceSpec { amount, rate: Some(converted) });
+    }
+    harness::divide(&mut session.spec)?;
+    session.check_shares()
+}
+
+fn key(amount: Amount) -> Key {
+    match amount {
+        Amount::Tokens(_) => Key::BudgetTokens,
+        Amount::Money(_) => Key::BudgetMoney,
+    }
+}
+
+/// The specification of a run. A run that this version cannot read says nothing.
+fn specification(row: &RunRow) -> Option<RunSpec> {
+    RunSpec::from_document(row.config.0.clone()).ok()
+}
+
+/// The rate of the run that is resumed. `None`: a new run begins.
+fn resumed(
+    reader: &dyn StoreReader,
+    spec: &RunSpec,
+    amount: Amount,
+    start: &Start,
+) -> Result<Option<EpisodeCost>, AppError> {
+    let Start::Resume(wanted) = start else { return Ok(None) };
+    let wanted = wanted.as_ref().map(|wanted| run_id(reader, wanted)).transpose()?;
+    let environment = spec.environment_name();
+    let is_wanted = |row: &RunRow| match &wanted {
+        Some(wanted) => row.id == *wanted,
+        None => row.state != RunState::Finished && Some(&row.environment) == environment.as_ref(),
+    };
+    let runs = reader.runs(None)?;
+    let candidates = runs.iter().filter(|row| row.kind == RunKind::Learn && is_wanted(row));
+    let rate = |spec: RunSpec| {
+        let (allowance, rate) = spec.harness().and_then(HarnessSpec::converted)?;
+        (allowance.amount == amount).then(|| rate.clone())
+    };
+    Ok(candidates.filter_map(specification).find_map(rate))
+}
+
+/// What an episode cost in the newest run that says it.
+fn measured(
+    reader: &dyn StoreReader,
+    spec: &RunSpec,
+    amount: Amount,
+    now_ms: u64,
+) -> Result<Option<EpisodeCost>, AppError> {
+    let environment = spec.environment_name();
+    for row in reader.runs(None)? {
+        let is_like = matches!(row.kind, RunKind::Play | RunKind::Learn | RunKind::Evaluate)
+            && Some(&row.environment) == environment.as_ref()
+            && specification(&row).is_some_and(|then| then.policy.identity == spec.policy.identity);
+        if !is_like {
+            continue;
+        }
+        let episodes = reader.tally(&row.id, now_ms)?.episodes;
+        let mean = cost(amount, spec.budget.price, row.spent) / episodes.max(1) as f64;
+        if episodes >= FEWEST_MEASURED && mean > 0.0 {
+            return Ok(Some(EpisodeCost { mean, episodes, run: row.id.0 }));
+        }
+    }
+    Ok(None)
+}
+
+fn cost(amount: Amount, price: Option<Price>, used: Usage) -> f64 {
+    match (amount, price) {
+        (Amount::Tokens(_), _) => used.tokens() as f64,
+        (Amount::Money(_), Some(Price { input, output })) => {
+            (used.prompt_tokens as f64 * input + used.completion_tokens as f64 * output) / 1e6
+        }
+        // Refused when the run was specified.
+        (Amount::Money(_), None) => 0.0,
+    }
+}
