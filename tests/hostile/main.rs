@@ -16,6 +16,7 @@ mod limits;
 mod load;
 mod outside;
 mod refused;
+mod routes;
 mod services;
 mod text;
 mod values;
@@ -118,6 +119,7 @@ fn every_guest_occurs_in_a_table() {
     let sources = [
         include_str!("limits.rs"),
         include_str!("refused.rs"),
+        include_str!("routes.rs"),
         include_str!("world.rs"),
         include_str!("load.rs"),
         include_str!("outside.rs"),

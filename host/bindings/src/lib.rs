@@ -2,7 +2,7 @@
 //!
 //! Invariant: this crate holds generated code only. Generating and compiling it takes tens of seconds, so
 //! nothing that changes often lives here. Every interface is bound once, in [`environment`] and [`observer`]; the
-//! other worlds refer to the same Rust types, so that there is one `Message` on the host, not three.
+//! other worlds refer to the same Rust types, so that there is one `Message` on the host, not four.
 #![allow(missing_docs, reason = "the documentation of generated items is the WIT they come from")]
 #![allow(clippy::all, unreachable_pub, unused_qualifications, reason = "generated code")]
 
@@ -67,6 +67,21 @@ pub mod reflector {
             "clawhost:llm/llm": crate::environment::clawhost::llm::llm,
             "clawhost:kv/kv": crate::environment::clawhost::kv::kv,
             "clawhost:episode/view": crate::observer::clawhost::episode::view,
+        },
+    });
+}
+
+/// The world of router plugins, which is unstable.
+pub mod router {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "clawhost:worlds/router-plugin",
+        imports: { default: async | trappable },
+        exports: { default: async },
+        require_store_data_send: true,
+        with: {
+            "clawhost:types/types": crate::environment::clawhost::types::types,
+            "clawhost:log/log": crate::environment::clawhost::log::log,
         },
     });
 }

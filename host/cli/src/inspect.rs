@@ -57,14 +57,21 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
             .unwrap_or_default();
         writeln!(out, "{}{}: {}{grant}", row("imports"), permission.import, permission.allows)?;
     }
-    let memory = if inspection.world == "reward" { limits.reward_memory_bytes } else { limits.memory_bytes };
+    let memory = match inspection.world {
+        "reward" | "router" => limits.reward_memory_bytes,
+        _ => limits.memory_bytes,
+    };
+    let (fuel, call) = match inspection.world {
+        "router" => (limits.route.fuel, "choice"),
+        _ => (limits.step.fuel, "step"),
+    };
     writeln!(
         out,
-        "{}memory {} MiB, stack {} KiB, fuel {} M a step, observation {} KiB, log {} lines (--json shows all)",
+        "{}memory {} MiB, stack {} KiB, fuel {} M a {call}, observation {} KiB, log {} lines (--json shows all)",
         row("limits"),
         memory >> 20,
         limits.stack_bytes >> 10,
-        limits.step.fuel / 1_000_000,
+        fuel / 1_000_000,
         limits.observation_bytes >> 10,
         limits.log_lines,
     )?;

@@ -60,6 +60,8 @@ pub struct Limits {
     pub score_fuel_per_episode: u64,
     /// `reflect`: reads a whole group.
     pub reflect: CallLimits,
+    /// `route`: a session waits for it before its model is asked, and it reads some dozens of numbers. 50 ms of real loops.
+    pub route: CallLimits,
     /// Deadline in milliseconds of a call that may use a granted model, whose answers take seconds.
     pub llm_deadline_ms: u64,
     /// The same for `score` and `reflect`, which may make hundreds of model calls.
@@ -67,7 +69,7 @@ pub struct Limits {
 
     /// Linear memory of an environment or reflector, in bytes.
     pub memory_bytes: usize,
-    /// Linear memory of a reward, which only reads, in bytes.
+    /// Linear memory of a reward or a router, which only read, in bytes.
     pub reward_memory_bytes: usize,
     /// Elements of a table.
     pub table_elements: usize,
@@ -166,6 +168,12 @@ impl Default for Limits {
             score: CallLimits::seconds(2, page),
             score_fuel_per_episode: FUEL_PER_BUSY_SECOND / 20,
             reflect: CallLimits::seconds(5, page),
+            route: CallLimits {
+                fuel: FUEL_PER_BUSY_SECOND / 10,
+                busy_ms: 1_000,
+                deadline_ms: 3_000,
+                transfer_bytes: page,
+            },
             llm_deadline_ms: 120_000,
             llm_batch_deadline_ms: 30 * 60_000,
             memory_bytes: 64 * MIB,

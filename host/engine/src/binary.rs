@@ -13,10 +13,12 @@ pub enum World {
     Reward,
     /// Proposes lessons.
     Reflector,
+    /// Chooses models for sessions.
+    Router,
 }
 
 impl World {
-    const ALL: [Self; 3] = [Self::Environment, Self::Reward, Self::Reflector];
+    const ALL: [Self; 4] = [Self::Environment, Self::Reward, Self::Reflector, Self::Router];
 
     /// The interface it exports, without its version.
     pub fn interface(self) -> &'static str {
@@ -24,6 +26,7 @@ impl World {
             Self::Environment => "clawhost:environment/environment",
             Self::Reward => "clawhost:reward/reward",
             Self::Reflector => "clawhost:reflector/reflector",
+            Self::Router => "clawhost:router/router",
         }
     }
 
@@ -33,6 +36,7 @@ impl World {
             Self::Environment => "an environment",
             Self::Reward => "a reward",
             Self::Reflector => "a reflector",
+            Self::Router => "a router",
         }
     }
 }

@@ -58,7 +58,7 @@ pub enum EngineError {
     },
     /// The component exports no plugin world.
     #[error(
-        "{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward! or export_reflector! of the SDK"
+        "{name}: exports no clawhost plugin world (it exports {exports}); use export_environment!, export_reward!, export_reflector! or export_router! of the SDK"
     )]
     NoWorld {
         /// The plugin.

@@ -9,7 +9,7 @@ use crate::lane::SlowLane;
 use crate::state::{HostMemory, State};
 use crate::ticker::Ticker;
 use crate::walk::{self, Obstacle};
-use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin};
+use crate::{EngineError, EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
 use clawhost_bindings::environment::clawhost::{kv, llm, log};
 use clawhost_bindings::observer::clawhost::episode::view;
 use clawhost_core::{Digest, Limits};
@@ -220,6 +220,14 @@ impl Host {
         grants: ModelGrants,
     ) -> Result<ReflectorPlugin, EngineError> {
         ReflectorPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reflector).await?, grants).await
+    }
+
+    /// Loads a router. It gets no grants.
+    ///
+    /// # Errors
+    /// It is not a router, does not match its world, or fails to describe itself.
+    pub async fn router(&self, name: &str, bytes: &[u8]) -> Result<RouterPlugin, EngineError> {
+        RouterPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Router).await?).await
     }
 
     async fn prepare(&self, name: &str, bytes: &[u8], wanted: World) -> Result<Prepared, EngineError> {

@@ -1,7 +1,9 @@
 //! What people see of a plugin before they run it: its imports as a list of permissions.
 
 use crate::{ComponentOutline, EngineError, Host, ModelGrants};
-use clawhost_core::{About, Environment as _, GIVES, READS, Reflector as _, Reward as _, RewardScope, Split};
+use clawhost_core::{
+    About, Environment as _, GIVES, ModelRouter as _, READS, Reflector as _, Reward as _, RewardScope, Split,
+};
 use serde::Serialize;
 
 /// A permission that a plugin requests.
@@ -18,7 +20,7 @@ pub struct Permission {
 /// Description of a plugin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Inspection {
-    /// `environment`, `reward` or `reflector`.
+    /// `environment`, `reward`, `reflector` or `router`.
     pub world: &'static str,
     /// The exported interface with its version.
     pub interface: String,
@@ -93,6 +95,10 @@ impl Host {
             crate::World::Reflector => {
                 let plugin = self.reflector(name, bytes, ModelGrants::default()).await?;
                 ("reflector", plugin.about().clone(), Vec::new(), None, None)
+            }
+            crate::World::Router => {
+                let plugin = self.router(name, bytes).await?;
+                ("router", plugin.about().clone(), Vec::new(), None, None)
             }
         };
         let declared = |of: crate::World, name: &str| -> Vec<String> {

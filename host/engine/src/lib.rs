@@ -1,14 +1,14 @@
 //! Runs components in wasmtime (floor 2): the only crate that depends on wasmtime.
 //!
 //! A [`Host`] owns the engines, the compile cache, the epoch ticker and the limit on live instances. It loads bytes as
-//! [`EnvironmentPlugin`], [`RewardPlugin`] or [`ReflectorPlugin`], which implement the ports of `core`.
+//! [`EnvironmentPlugin`], [`RewardPlugin`], [`ReflectorPlugin`] or [`RouterPlugin`], which implement the ports of `core`.
 //!
 //! The path of a call: `call::begin` sets fuel, transfer and host-call budgets on the store; the guest runs on a fiber and
 //! yields at every epoch tick; `call::end` converts the outcome to a value or a [`Failure`] with a trap report. Returned
 //! values are checked against [`Limits`] during conversion (`check`, `convert`): lengths, finite numbers, known cases.
 //!
 //! Invariants:
-//! * A store lives for one episode (or one call of a reward). After a failure it is never entered again.
+//! * A store lives for one episode (or one call of another plugin). After a failure it is never entered again.
 //! * Every engine is configured by one constructor, in `config`.
 //! * Native code is loaded only if its tag proves that this host compiled it.
 //! * Guests have no files, no sockets, no real clock, and no entropy except their seed.
@@ -35,6 +35,7 @@ mod instance;
 mod lane;
 mod reflector;
 mod reward;
+mod router;
 mod state;
 mod ticker;
 mod walk;
@@ -56,3 +57,4 @@ pub fn round_trip(message: &clawhost_core::Message) -> clawhost_core::Message {
 pub use inspect::{Inspection, Permission};
 pub use reflector::ReflectorPlugin;
 pub use reward::RewardPlugin;
+pub use router::RouterPlugin;

@@ -6,9 +6,10 @@ use crate::bindings::observer::clawhost::episode::view;
 use crate::bindings::observer::clawhost::types::types::About;
 use crate::bindings::reflector::exports::clawhost::reflector::reflector as reflector_wit;
 use crate::bindings::reward::exports::clawhost::reward::reward as reward_wit;
+use crate::bindings::router::exports::clawhost::router::router as router_wit;
 use crate::{
-    Action, Attributes, Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Scope,
-    Signals, Source, Status, Step, Task, Verdict,
+    Action, Attributes, Context, Episode, Group, MessageEnvironment, OptionSpec, Params, Reflector, Reward, Router,
+    Scope, Signals, Source, Status, Step, Task, Verdict,
 };
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -205,5 +206,28 @@ impl<R: Reflector> reflector_wit::Guest for ReflectorGuest<R> {
             true => reflector_wit::ReflectError::Model(error.into_message()),
             false => reflector_wit::ReflectError::Other(error.into_message()),
         })
+    }
+}
+
+pub struct RouterGuest<R>(PhantomData<R>);
+
+impl<R: Router> router_wit::Guest for RouterGuest<R> {
+    fn describe() -> Result<About, router_wit::RouteError> {
+        install_panic_hook();
+        Ok(about(R::NAME, R::VERSION, R::SUMMARY, Vec::new(), R::options()))
+    }
+
+    fn check(options: Attributes) -> Result<(), router_wit::RouteError> {
+        install_panic_hook();
+        R::check(&chosen(options)).map_err(|error| router_wit::RouteError::InvalidOption(error.into_message()))
+    }
+
+    fn route(
+        context: Context,
+        request: router_wit::Request,
+        candidates: Vec<router_wit::Candidate>,
+    ) -> Result<router_wit::Choice, router_wit::RouteError> {
+        install_panic_hook();
+        R::route(&request, &candidates, &context).map_err(|error| router_wit::RouteError::Other(error.into_message()))
     }
 }

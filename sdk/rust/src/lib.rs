@@ -1,4 +1,4 @@
-//! Write clawhost environments, rewards and reflectors in Rust.
+//! Write clawhost environments, rewards, reflectors and routers in Rust.
 //!
 //! An environment is a struct, two functions and one macro. This one is complete; `cargo build --release --target
 //! wasm32-unknown-unknown` builds a component from it, and `clawhost run` plays it:
@@ -21,6 +21,7 @@
 //!   local models to imitate.
 //! * [`Reward`]: judges recorded episodes, in a separate instance. [`Reads`]: the parts of an episode that it reads.
 //! * [`Reflector`]: proposes lessons from recorded episodes.
+//! * [`Router`]: chooses a model for a session. Its interface is unstable: the plugin may have to be built again for a later host.
 //! * [`log`], [`kv`], [`llm`]: services of the host; the last two only if the operator grants them.
 //! * [`Random`]: numbers from a seed. There is no other source of randomness, so that every episode can be replayed.
 
@@ -53,6 +54,7 @@ mod reads;
 mod reflector;
 pub mod review;
 mod reward;
+mod router;
 pub mod testing;
 mod types;
 
@@ -64,6 +66,7 @@ pub use reads::Reads;
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use review::Review;
 pub use reward::{Reward, Scope, Source, Verdict};
+pub use router::{Candidate, Choice, Feature, Propensity, RouteRequest, Router};
 pub use types::{
     Artefact, Attributes, Context, LARGEST_WORLD, Message, OptionSpec, Origin, Part, Role, Signal, Task, ToolCall,
     ToolSpec, Usage,

@@ -15,6 +15,7 @@ mod reading;
 mod reflector;
 mod retention;
 mod reward;
+mod router;
 mod routing;
 mod runs;
 mod store_error;
@@ -50,6 +51,7 @@ pub use reading::{
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};
 pub use reward::{Reward, RewardDescription, RewardScope, RewardSource, Scoring};
+pub use router::{ModelRouter, PROPENSITY_ROUNDING, RouteCandidate, RouteChoice, RoutingPlugin};
 pub use routing::{RoutedExchange, RoutedMarks, RoutedOutcome, RoutedSession, RoutingReader, RoutingStore};
 pub use runs::{EpisodeTally, LabelChange, PhaseRow, Relabelled, RunFilter, RunLabelStore, RunReader};
 pub use store_error::StoreError;

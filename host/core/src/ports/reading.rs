@@ -166,7 +166,7 @@ pub struct StoredPlugin {
     pub name: String,
     /// Version, assigned by the author.
     pub version: String,
-    /// Its world: `environment`, `reward` or `reflector`.
+    /// Its world: `environment`, `reward`, `reflector` or `router`.
     pub world: String,
     /// The component.
     pub bytes: Vec<u8>,

@@ -8,3 +8,5 @@ pub mod observer;
 pub mod reflector;
 #[rustfmt::skip]
 pub mod reward;
+#[rustfmt::skip]
+pub mod router;
