@@ -3,6 +3,7 @@
 use crate::client::{Answer, assistant, chat, post, user};
 use crate::stub::{Reply, Stub, events, says, stream};
 use crate::{Bench, NOON_MS, served};
+use async_trait::async_trait;
 use clawhost_core::{ModelRequest, Role, RoutedOutcome, RoutedSession};
 use clawhost_gateway::{Chooser, Choosing, Chosen, RecordPolicy, Routing, ServedModel};
 use clawhost_providers::Dialect;
@@ -31,17 +32,18 @@ impl Listed {
     }
 }
 
+#[async_trait]
 impl Chooser for Listed {
     fn router(&self) -> &str {
         "main"
     }
 
-    fn choose(&self, choosing: &Choosing<'_>) -> Result<Chosen, String> {
+    async fn choose(&self, choosing: &Choosing<'_>) -> Result<Chosen, String> {
         let mut asked = self.asked.lock().unwrap();
         let (model, then) = self.choices.get(asked.len()).ok_or("the list has ended")?;
         asked.push(choosing.session.map(str::to_owned));
         let decision = json!({"number": asked.len(), "at": choosing.at_ms}).to_string();
-        Ok(Chosen { model: (*model).to_owned(), then: then.map(str::to_owned), decision })
+        Ok(Chosen { model: (*model).to_owned(), then: then.map(str::to_owned), decision, failure: None })
     }
 
     fn failures(&self, request: &ModelRequest) -> u32 {

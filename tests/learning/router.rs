@@ -3,14 +3,18 @@
 use crate::third_layer::HabitStage;
 use crate::world::*;
 use async_trait::async_trait;
-use clawhost_core::{Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, Usage};
+use clawhost_core::{
+    About, Context, Episode, Failure, FailureKind, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse,
+    ModelRouter, Origin, PluginIdentity, Role, RouteCandidate, RouteChoice, RoutingPlugin, Usage, code,
+};
 use clawhost_follower::Follower;
 use clawhost_learn::Layer as _;
 use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, Logged, Router, RouterSettings, Table};
 use clawhost_learning::{
     LayerReport, LearnPlan, LearnPorts, LearnReport, LearnedRouter, RoutedModel, RoutedModels, RouterKeeper,
-    RouterPorts, RouterStage,
+    RouterPorts, RouterStage, RoutingFailures,
 };
+use clawhost_testkit::{about, identity};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -365,4 +369,74 @@ fn a_model_of_the_table_must_be_there() {
     };
     let error = RouterStage::new(ports).err().unwrap();
     assert_eq!(error.to_string(), "router: there is no model dear in the table of models; there is cheap");
+}
+
+/// A plugin that asks the dear model about short requests, or fails.
+struct Plugged {
+    identity: PluginIdentity,
+    about: About,
+    fails: bool,
+}
+
+impl Plugged {
+    fn new(fails: bool) -> RoutingPlugin {
+        let router = Arc::new(Self { identity: identity("plugged"), about: about("plugged"), fails });
+        RoutingPlugin { router, options: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl ModelRouter for Plugged {
+    fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    async fn route(
+        &self,
+        _: &Context,
+        features: &[(String, f64)],
+        candidates: &[RouteCandidate],
+    ) -> Result<RouteChoice, Failure> {
+        if self.fails {
+            return Err(Failure::new(FailureKind::Plugin, code::PLUGIN_ERROR, "plugged is closed"));
+        }
+        let names: Vec<&str> = candidates.iter().map(|known| known.name.as_str()).collect();
+        assert_eq!(names, ["cheap", "dear"]);
+        let is_short = features.iter().any(|(name, value)| name == "characters" && *value < 20_f64.ln_1p());
+        let propensities = if is_short { vec![0.0, 1.0] } else { vec![1.0, 0.0] };
+        Ok(RouteChoice { chosen: usize::from(is_short), propensities })
+    }
+}
+
+async fn answered(model: &RoutedModel, texts: &[(Role, &str)]) -> String {
+    let origin = |role: &Role| if *role == Role::Assistant { Origin::Policy } else { Origin::User };
+    let messages = texts.iter().map(|(role, text)| Message::text(*role, origin(role), *text)).collect();
+    let response = model.complete(&ModelRequest { messages, ..ModelRequest::default() }).await.unwrap();
+    response.answered_by.unwrap().model
+}
+
+#[tokio::test]
+async fn a_plugin_decides_for_an_episode_and_its_failures_are_counted() {
+    let failures = Arc::new(RoutingFailures::default());
+    let plain = RoutedModel::new("lights", Arc::new(router(false)), models(waits)).unwrap();
+    let plugged = plain.clone().with_plugin(Plugged::new(false), failures.clone());
+    assert_ne!(plugged.identity(), plain.identity(), "something else decides");
+    let long = "a request of many more than twenty characters";
+    assert_eq!(answered(&plugged, &[(Role::User, "red")]).await, "dear");
+    assert_eq!(answered(&plugged, &[(Role::User, long)]).await, "cheap");
+    let later = [(Role::User, "red"), (Role::Assistant, long), (Role::User, long)];
+    assert_eq!(answered(&plugged, &later).await, "dear", "one decision for all turns");
+    assert!(failures.all().is_empty());
+
+    let failing = plain.with_plugin(Plugged::new(true), failures.clone());
+    for _ in 0..3 {
+        assert_eq!(answered(&failing, &[(Role::User, "red")]).await, "cheap", "the incumbent");
+    }
+    let told: Vec<(String, u64, String)> =
+        failures.all().into_iter().map(|one| (one.router, one.count, one.first.message)).collect();
+    assert_eq!(told, [("lights".to_owned(), 3, "plugged is closed".to_owned())]);
 }

@@ -65,6 +65,7 @@ pub async fn evaluate(
     }
     // A stopped evaluation has no outcome: the time of the stop may depend on the numbers.
     let outcome = if report.stopped.is_none() { evaluation.outcome() } else { Outcome::NotMeasured };
+    session.models.warn_of_routers(events);
     let timing = clocked.timing(&session);
     Ok(Evaluated { run, spec: session.spec, before, after, evaluation, outcome, report, timing })
 }

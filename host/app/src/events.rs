@@ -1,6 +1,6 @@
 //! Typed events of an operation in progress, which each front end can show in its own way.
 
-use clawhost_core::{Digest, Episode, PluginIdentity, RunId, Usage};
+use clawhost_core::{Digest, Episode, Failure, PluginIdentity, RunId, Usage};
 use clawhost_learning::{EvolutionReport, IterationReport, WarmStart, WarmStartReport};
 use clawhost_play::{EpisodeSummary, Unread};
 use std::path::PathBuf;
@@ -75,6 +75,15 @@ pub enum Warning {
         policy: String,
         /// Its answers.
         answers: u64,
+    },
+    /// The plugin of a router failed, so the incumbent of the router decided.
+    RouterPluginFailed {
+        /// The router.
+        router: String,
+        /// How often.
+        count: u64,
+        /// The first failure.
+        first: Failure,
     },
     /// Other components with the same name and version were used in this data folder.
     SameNameAndVersion {

@@ -236,6 +236,7 @@ mod tests {
             spool_bytes: 0,
             open_sessions: 0,
             episodes: 0,
+            router_failures: 0,
             refused_keys: 0,
             lost_spans: 0,
             memory_bytes: None,

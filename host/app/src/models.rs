@@ -3,7 +3,7 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
-use crate::routers::{OpenRouter, router_name};
+use crate::routers::{OpenRouter, RouterPlugins, router_name};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
@@ -11,6 +11,7 @@ use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_gateway::ModelSource;
 use clawhost_learn::router::RewardRange;
+use clawhost_learning::{RoutingFailure, RoutingFailures};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModel, ModelFolder, TokenCalls};
@@ -135,6 +136,8 @@ pub struct ModelFactory {
     spent: Arc<Account>,
     spent_by_plugins: Arc<Account>,
     idle: Arc<IdleTally>,
+    router_plugins: RouterPlugins,
+    router_failures: Arc<RoutingFailures>,
     secrets: KnownSecrets,
 }
 
@@ -182,7 +185,26 @@ impl ModelFactory {
             spent: Arc::default(),
             spent_by_plugins: Arc::default(),
             idle: Arc::default(),
+            router_plugins: RouterPlugins::default(),
+            router_failures: Arc::default(),
             secrets,
+        }
+    }
+
+    /// The plugins of routers that are opened from now on.
+    pub(crate) fn set_router_plugins(&mut self, plugins: RouterPlugins) {
+        self.router_plugins = plugins;
+    }
+
+    /// The plugins of routers.
+    pub(crate) fn router_plugins(&self) -> &RouterPlugins {
+        &self.router_plugins
+    }
+
+    /// Warns of routers whose plugin failed, so that their incumbent decided.
+    pub(crate) fn warn_of_routers(&self, events: &dyn EventSink) {
+        for RoutingFailure { router, count, first } in self.router_failures.all() {
+            events.event(Event::Warning(Warning::RouterPluginFailed { router, count, first }));
         }
     }
 
@@ -346,7 +368,7 @@ impl ModelFactory {
     pub fn model(&self, spec: &str, events: &dyn EventSink) -> Result<Arc<dyn Llm>, AppError> {
         if let Some(name) = router_name(spec) {
             // Its models are metered.
-            return Ok(Arc::new(self.router(name, None, events)?.model()?));
+            return Ok(Arc::new(self.router(name, None, events)?.model(&self.router_failures)?));
         }
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());

@@ -4,7 +4,8 @@ use crate::compiling::announced;
 use crate::events::{Event, EventSink, Warning};
 use crate::{AppError, RequestError};
 use clawhost_core::{
-    About, Attributes, Digest, Environment as _, PluginIdentity, PluginStore, Reflector as _, Reward as _,
+    About, Attributes, Digest, Environment as _, ModelRouter as _, PluginIdentity, PluginStore, Reflector as _,
+    Reward as _, RoutingPlugin,
 };
 use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
 use clawhost_learning::Reflecting;
@@ -86,6 +87,17 @@ impl Plugins<'_> {
         Ok(Reflecting { reflector: Arc::new(reflector), options: spec.options.clone() })
     }
 
+    /// Loads a router. It gets no grants, so none can be missing.
+    pub(crate) async fn router(&self, spec: &PluginSpec) -> Result<RoutingPlugin, AppError> {
+        let bytes = self.host.read(Path::new(&spec.path))?;
+        let router = self.load(self.host.router(&spec.path, &bytes)).await?;
+        check_options(router.about(), &spec.options)?;
+        router.check_options(&spec.options).await?;
+        self.warn_of_namesakes(router.identity(), "router").await?;
+        keep_plugin(self.store, router.identity(), "router", bytes).await?;
+        Ok(RoutingPlugin { router: Arc::new(router), options: spec.options.clone() })
+    }
+
     /// Awaits the loading of a plugin, and reports if it is compiled.
     async fn load<T>(&self, loading: impl Future<Output = T>) -> T {
         announced(self.host, self.events, loading).await
@@ -101,6 +113,10 @@ impl Plugins<'_> {
         if outline.wants("clawhost:llm/llm") && self.grants.models.is_empty() {
             self.events.event(Event::Warning(Warning::NoModelGranted { plugin: name.to_owned() }));
         }
+        self.warn_of_namesakes(plugin, world).await
+    }
+
+    async fn warn_of_namesakes(&self, plugin: &PluginIdentity, world: &str) -> Result<(), AppError> {
         let others = self.store.namesakes(plugin, world).await?;
         if !others.is_empty() {
             self.events.event(Event::Warning(Warning::SameNameAndVersion { plugin: plugin.clone(), others }));

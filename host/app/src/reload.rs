@@ -5,12 +5,13 @@ use crate::data::Expiry;
 use crate::events::Silent;
 use crate::gateway_file::{GATEWAY_FILE, GatewayFile, TlsSection};
 use crate::keys::{FILE as KEYS_FILE, client_keys};
-use crate::routers::{Settling, router_name, routers_folder};
+use crate::routers::{RouterPluginSource, RouterPlugins, Settling, component_of, router_name, routers_folder};
 use crate::served_models::ServedModels;
 use crate::tls::identity;
 use crate::{AppError, RequestError, ServeRequest};
 use clawhost_core::Digest;
 use clawhost_gateway::{GatewayChange, Running, ServedModel};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -54,7 +55,10 @@ fn files(folder: &Path, request: &ServeRequest) -> Vec<PathBuf> {
     let named =
         request.upstreams.iter().map(String::as_str).chain(file.models.values().filter_map(|one| one.model.as_deref()));
     let routers = named.filter_map(|text| router_name(text.split_once('=').map_or(text, |(_, spec)| spec)));
-    let routers = routers.map(|name| routers_folder(folder).join(format!("{name}.toml")));
+    let routers = routers.flat_map(|name| {
+        let path = routers_folder(folder).join(format!("{name}.toml"));
+        std::iter::once(path).chain(component_of(&routers_folder(folder), name))
+    });
     tls.map(PathBuf::from).chain(routers).collect()
 }
 
@@ -114,10 +118,18 @@ impl Configuration {
         Ok((self.change(&file, &Silent)?, waiting))
     }
 
-    /// Reads changed weights, and the file if it is to be read. An invalid file does not keep weights from changing.
-    fn take(&mut self, reads_file: bool) -> Taken {
+    /// The names of the routers under the file as it is now. An invalid file names none: whoever reads it next says why.
+    fn router_names(&self) -> BTreeSet<String> {
+        self.models.router_names(&GatewayFile::of(&self.folder).unwrap_or_default())
+    }
+
+    /// Reads changed weights, and the file if plugins were loaded for its routers. An invalid file does not keep weights from changing.
+    fn take(&mut self, plugins: Option<Result<RouterPlugins, AppError>>) -> Taken {
         let replaced = self.models.refresh(&Silent);
-        let file = reads_file.then(|| self.read());
+        let file = plugins.map(|plugins| {
+            self.models.set_router_plugins(plugins?);
+            self.read()
+        });
         let (models, former) = (self.models.all(), self.models.former_weights());
         Taken { file, replaced, models, former, aliases: self.aliases() }
     }
@@ -144,6 +156,8 @@ pub(crate) struct Watch {
     pub(crate) known: Stamps,
     /// Removes what is too old.
     pub(crate) expiry: Expiry,
+    /// Loads the plugins of routers.
+    pub(crate) router_plugins: RouterPluginSource,
     /// Settles the decisions of routers.
     pub(crate) settling: Settling,
     pub(crate) announced: Arc<Announced>,
@@ -153,7 +167,8 @@ pub(crate) struct Watch {
 
 /// Takes changed files over until the gateway ends, and removes what is too old. A file that cannot be used leaves everything as it is.
 pub(crate) async fn watch(watch: Watch) {
-    let Watch { running, configuration, mut known, mut expiry, mut settling, announced, asked } = watch;
+    let Watch { running, configuration, mut known, mut expiry, mut router_plugins, mut settling, announced, asked } =
+        watch;
     let (folder, request) = (configuration.folder.clone(), configuration.request.clone());
     let configuration = Arc::new(Mutex::new(configuration));
     let weights_due = |configuration: &Mutex<Configuration>, is_asked| {
@@ -179,21 +194,28 @@ pub(crate) async fn watch(watch: Watch) {
         let reads_file = is_asked || now.files != known.files;
         known = now;
         if weights_due(&configuration, is_asked) || reads_file {
-            take_over(&configuration, reads_file, &running, &announced).await;
+            let plugins = match reads_file {
+                true => {
+                    let routers = configuration.lock().unwrap_or_else(PoisonError::into_inner).router_names();
+                    Some(router_plugins.load(routers.iter().map(String::as_str), &Silent).await)
+                }
+                false => None,
+            };
+            take_over(&configuration, plugins, &running, &announced).await;
         }
     }
 }
 
-/// Takes changed weights over, and the configuration if its files have changed. Says what became of them.
+/// Takes changed weights over, and the configuration if its files have changed, with the plugins of its routers. Says what became of them.
 async fn take_over(
     configuration: &Arc<Mutex<Configuration>>,
-    reads_file: bool,
+    plugins: Option<Result<RouterPlugins, AppError>>,
     running: &Running,
     announced: &Announced,
 ) {
     let configuration = configuration.clone();
     // Weights of local models are read here, while requests go on.
-    let read = move || configuration.lock().unwrap_or_else(PoisonError::into_inner).take(reads_file);
+    let read = move || configuration.lock().unwrap_or_else(PoisonError::into_inner).take(plugins);
     let (file, replaced, models, former, aliases) = match tokio::task::spawn_blocking(read).await {
         Ok(Taken { file, replaced, models, former, aliases }) => {
             (file.map(|read| read.map_err(|error| error.to_string())), replaced, models, former, Some(aliases))
@@ -296,6 +318,19 @@ mod tests {
         let own = TlsSection { certificate: "own.pem".into(), key: "own-key.pem".into() };
         let of_request = files(folder.path(), &ServeRequest { tls: Some(own), ..request(&[], None) });
         assert_eq!(of_request, [PathBuf::from("own.pem"), PathBuf::from("own-key.pem")]);
+    }
+
+    #[test]
+    fn a_changed_router_or_its_plugin_is_seen_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let routers = routers_folder(folder.path());
+        std::fs::create_dir(&routers).unwrap();
+        let text = "plugin = \"route.wasm?floor=1\"\n[models.m]\nmodel = \"follower\"\nprice = 1\n";
+        std::fs::write(routers.join("two.toml"), text).unwrap();
+        let text = "[models.a]\nmodel = \"router:two\"\n[models.b]\nmodel = \"router:none\"\n";
+        std::fs::write(folder.path().join(GATEWAY_FILE), text).unwrap();
+        let found = files(folder.path(), &ServeRequest { upstreams: Vec::new(), ..request(&[], None) });
+        assert_eq!(found, ["two.toml", "route.wasm", "none.toml"].map(|name| routers.join(name)));
     }
 
     #[tokio::test]

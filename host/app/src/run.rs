@@ -85,10 +85,7 @@ pub async fn run(
     let request = RunRequest { config, labels, recorded, ..RunRequest::new(run.clone(), plan, ports) };
     let report = play_run(request, cancel, &Watch(events)).await?.report;
     report.unread.iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread.clone()))));
-    if let Some(answers) = session.models.only_idle_answers() {
-        let policy = session.spec.policy.model.clone();
-        events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
-    }
+    session.warn_of_policy(events);
     if report.stopped.is_none() {
         lease.complete();
     }

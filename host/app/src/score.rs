@@ -3,12 +3,13 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
 use crate::plugins::Plugins;
+use crate::routers::{RouterPluginSource, granted_routers};
 use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId, RunKind};
 use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, Unread, score_stored};
-use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
+use clawhost_run_config::{BudgetSpec, Grant, Key, PluginSpec, RewardSpec};
 use serde::Serialize;
 
 /// Default number of groups that are judged concurrently.
@@ -120,12 +121,14 @@ pub async fn score(
     events: &dyn EventSink,
 ) -> Result<Scored, AppError> {
     let concurrency = usize::from(request.concurrency);
-    let models = ModelFactory::new(
+    let mut models = ModelFactory::new(
         workspace.settings().models.clone(),
         &request.budget,
         concurrency,
         workspace.secrets().clone(),
     );
+    let routers = RouterPluginSource::new(workspace).load(granted_routers(&request.grants), events).await;
+    models.set_router_plugins(routers.map_err(|error| error.of_option(Key::Grants))?);
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
     let damaged = damaged_runs(&*reader, &request.runs)?;
@@ -170,5 +173,6 @@ pub async fn score(
         }
     }
     unread.into_iter().for_each(|unread| events.event(Event::Warning(Warning::NothingToRead(unread))));
+    models.warn_of_routers(events);
     Ok(scored)
 }

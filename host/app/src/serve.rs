@@ -10,7 +10,7 @@ use crate::judge::judge;
 use crate::keys::client_keys;
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, watch};
-use crate::routers::Settling;
+use crate::routers::{RouterPluginSource, Settling};
 use crate::served_models::ServedModels;
 use crate::settled::caught_up;
 use crate::traces::trace_settings;
@@ -143,9 +143,12 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     // The gateway itself tries again, as its models say.
     let settings = ModelSettings { retries: 0, ..workspace.settings().models.clone() };
     let factory = ModelFactory::new(settings, &budget, CONCURRENCY, workspace.secrets().clone());
-    let models = ServedModels::new(factory, &request.upstreams, (request.pass_key, request.retries), events)?;
+    let mut models = ServedModels::new(factory, &request.upstreams, (request.pass_key, request.retries), events)?;
     let known = Stamps::of(&folder, &request);
     let file = GatewayFile::of(&folder)?;
+    let mut router_plugins = RouterPluginSource::new(workspace);
+    let routers = models.router_names(&file);
+    models.set_router_plugins(router_plugins.load(routers.iter().map(String::as_str), events).await?);
     let mut config = GatewayConfig::new(GATEWAY_LISTEN, folder.join(SPOOL));
     let idle_ms = config.sessions.idle_ms;
     let mut configuration = Configuration::new(folder.clone(), request.clone(), models, file.clone(), idle_ms);
@@ -184,6 +187,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         configuration,
         known,
         expiry,
+        router_plugins,
         settling: Settling::new(workspace),
         announced: announced.clone(),
         asked: asked.clone(),

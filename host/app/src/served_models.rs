@@ -5,7 +5,7 @@ use crate::background::FormerWeights;
 use crate::events::EventSink;
 use crate::gateway_file::{GatewayFile, ModelSection};
 use crate::models::{ModelFactory, ServedOptions, is_endpoint, local_folder};
-use crate::routers::{LiveRouter, router_name};
+use crate::routers::{LiveRouter, RouterPlugins, router_name};
 use crate::served_routers::{ServedRouter, ServedRouters};
 use crate::watched_folder::WatchedFolder;
 use crate::{AppError, RequestError};
@@ -118,6 +118,11 @@ impl ServedModels {
             sections: BTreeMap::new(),
             configured: BTreeMap::new(),
         })
+    }
+
+    /// The plugins of the routers that are opened from now on.
+    pub(crate) fn set_router_plugins(&mut self, plugins: RouterPlugins) {
+        self.factory.set_router_plugins(plugins);
     }
 
     /// What chooses models.

@@ -42,13 +42,14 @@ impl ServedRouter {
             };
             own.insert(model.clone(), opened);
         }
-        let router = file.live(&folder, name)?;
+        let (router, plugin) = (file.live(&folder, name)?, factory.router_plugins().of(name, &file)?);
         let live = match former {
             Some(former) => {
                 former.live.replace(router);
+                former.live.set_plugin(plugin);
                 former.live.clone()
             }
-            None => Arc::new(LiveRouter::new(name, router)),
+            None => Arc::new(LiveRouter::new(name, router, plugin)),
         };
         Ok(Self { live, file, own })
     }

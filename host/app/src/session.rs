@@ -1,10 +1,11 @@
 //! A session: everything that a run needs, loaded and checked. It completes the specification with the identities of
 //! plugins and models, and the text of the system prompt.
 
-use crate::events::EventSink;
+use crate::events::{Event, EventSink, Warning};
 use crate::mixing::{Loaded, check_rewards, check_shares};
 use crate::models::{ModelFactory, Opened};
 use crate::plugins::Plugins;
+use crate::routers::{RouterPlugins, granted_routers, router_name};
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Llm, Sampling, SpecDocument};
 use clawhost_engine::{Host, ModelGrants};
@@ -43,7 +44,13 @@ impl<'a> Session<'a> {
     ) -> Result<Self, AppError> {
         let concurrency = usize::from(spec.play.concurrency);
         let (settings, secrets) = (workspace.settings().models.clone(), workspace.secrets().clone());
-        let models = ModelFactory::new(settings, &spec.budget, concurrency, secrets);
+        let mut models = ModelFactory::new(settings, &spec.budget, concurrency, secrets);
+        let (host, store) = (workspace.host()?, workspace.store());
+        let routers = router_name(&spec.policy.model).into_iter().chain(granted_routers(&spec.grants));
+        let (folder, none) = (workspace.settings().models.routers.as_deref(), ModelGrants::default());
+        let plugins = Plugins { host: &host, store: &store, grants: &none, events };
+        let loaded = RouterPlugins::load(&plugins, folder, routers).await;
+        models.set_router_plugins(loaded.map_err(|error| error.of_option(Key::Policy))?);
         let Opened { model, ignores_system_prompt } = match learning {
             Some(model) => models.opened(model),
             None => models.policy(&spec.policy.model, events)?,
@@ -57,8 +64,6 @@ impl<'a> Session<'a> {
         if ignores_system_prompt && spec.policy.system_prompt.is_some() {
             return Err(system_prompt_unsupported("a system prompt").into());
         }
-        let host = workspace.host()?;
-        let store = workspace.store();
         let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
         let loaded = Loaded::open(&plugins, &mut spec).await?;
         let rewards = plugins.rewards(&spec.rewards).await?;
@@ -84,6 +89,15 @@ impl<'a> Session<'a> {
     /// Fails if the model's chat template omits system messages, so that `what` would have no effect.
     pub(crate) fn needs_system_prompt(&self, what: &str) -> Result<(), RequestError> {
         if self.ignores_system_prompt { Err(system_prompt_unsupported(what)) } else { Ok(()) }
+    }
+
+    /// Warns of what the policy did in a run that has ended: nothing at all, or without the plugin of its router.
+    pub(crate) fn warn_of_policy(&self, events: &dyn EventSink) {
+        if let Some(answers) = self.models.only_idle_answers() {
+            let policy = self.spec.policy.model.clone();
+            events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
+        }
+        self.models.warn_of_routers(events);
     }
 
     /// A loader with this run's grants.

@@ -89,7 +89,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Runs(command) => runs::run(context, &command).await,
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,
-        Command::Router(command) => router::run(context, &command),
+        Command::Router(command) => router::run(context, &command).await,
         Command::Model(command) => model::run(context, &command).await,
         Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Keys(command) => keys::run(context, &command),

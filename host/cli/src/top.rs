@@ -155,6 +155,9 @@ fn frame(watch: &GatewayWatch, stats: &GatewayStats, summary: &GatewaySummary) -
     if let Some(bytes) = stats.memory_bytes {
         row("memory", format!("{} MiB", bytes >> 20));
     }
+    if stats.router_failures > 0 {
+        row("routers", format!("{} without a choice of their router", counted(stats.router_failures, "session")));
+    }
     if stats.refused_keys > 0 {
         row("keys", format!("{} with a missing or wrong one", counted(stats.refused_keys, "request")));
     }

@@ -165,7 +165,6 @@ impl Conversation {
                 ..ModelRequest::default()
             };
             let begun = gateway.recorder.begin(Seen {
-                routing: None,
                 client: ClientSession {
                     owner: client.owner.clone(),
                     named: Some(name.clone()),

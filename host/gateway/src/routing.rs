@@ -1,6 +1,7 @@
 //! Aliases whose model a router chooses: the port of the router, and the candidates that it chooses from.
 
 use crate::models::{Candidate, ServedModel};
+use async_trait::async_trait;
 use clawhost_capture::Routed;
 use clawhost_core::ModelRequest;
 use std::sync::Arc;
@@ -25,17 +26,20 @@ pub struct Chosen {
     pub then: Option<String>,
     /// The decision with the probabilities of all actions, as JSON text.
     pub decision: String,
+    /// Why the plugin of the router did not make this choice, if it should have.
+    pub failure: Option<String>,
 }
 
 /// Chooses models for sessions.
+#[async_trait]
 pub trait Chooser: Send + Sync {
     /// The name of the router.
     fn router(&self) -> &str;
-    /// Chooses in microseconds, without waiting for anything.
+    /// Chooses in microseconds, or as long as a plugin may take. The session waits for it.
     ///
     /// # Errors
     /// There is no choice; the text says why.
-    fn choose(&self, choosing: &Choosing<'_>) -> Result<Chosen, String>;
+    async fn choose(&self, choosing: &Choosing<'_>) -> Result<Chosen, String>;
     /// Failures of tools that a conversation reports.
     fn failures(&self, request: &ModelRequest) -> u32;
 }

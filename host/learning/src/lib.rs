@@ -59,7 +59,10 @@ pub use report::{
     LayerReport, LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,
 };
 pub use rollouts::{Rollouts, is_training_phase};
-pub use router::{LearnedRouter, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage};
+pub use router::{
+    LearnedRouter, PluginDecision, RoutedModel, RoutedModels, RouterKeeper, RouterPorts, RouterStage, RoutingFailure,
+    RoutingFailures, decide_by_plugin,
+};
 pub use schedule::{Schedule, Turn};
 pub use source::{ExperienceRequest, ExperienceSource};
 pub use splits::{HeldOut, Splits};

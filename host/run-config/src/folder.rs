@@ -9,13 +9,13 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
         return value;
     }
     match (key, value) {
-        (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => Value::Text(plugin(folder, &text)),
+        (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => Value::Text(plugin_in(folder, &text)),
         (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => {
             Value::Text(path(folder, &text))
         }
-        (Key::Policy, Value::Text(text)) => Value::Text(policy(folder, &text)),
+        (Key::Policy, Value::Text(text)) => Value::Text(policy_in(folder, &text)),
         (Key::Rewards | Key::Reflectors | Key::Mix, Value::Texts(texts)) => {
-            Value::Texts(texts.iter().map(|text| plugin(folder, text)).collect())
+            Value::Texts(texts.iter().map(|text| plugin_in(folder, text)).collect())
         }
         (Key::Grants, Value::Texts(texts)) => Value::Texts(texts.iter().map(|text| grant(folder, text)).collect()),
         (_, value) => value,
@@ -57,13 +57,15 @@ fn path(folder: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { Path::new(folder).join(text).display().to_string() }
 }
 
-fn plugin(folder: &str, text: &str) -> String {
+/// A plugin whose path is relative to a folder. Options after the path are kept.
+pub fn plugin_in(folder: &str, text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let (file, rest) = text.split_at(end);
     format!("{}{rest}", path(folder, file))
 }
 
-fn policy(folder: &str, text: &str) -> String {
+/// A policy whose path is relative to a folder: `local:DIR` and `script:FILE` have one.
+pub fn policy_in(folder: &str, text: &str) -> String {
     match text.split_once(':') {
         Some((kind @ ("local" | "script"), place)) => format!("{kind}:{}", path(folder, place)),
         _ => text.to_owned(),
@@ -72,7 +74,7 @@ fn policy(folder: &str, text: &str) -> String {
 
 fn grant(folder: &str, text: &str) -> String {
     match text.split_once('=') {
-        Some((alias, spec)) if alias.starts_with("llm:") => format!("{alias}={}", policy(folder, spec)),
+        Some((alias, spec)) if alias.starts_with("llm:") => format!("{alias}={}", policy_in(folder, spec)),
         _ => text.to_owned(),
     }
 }

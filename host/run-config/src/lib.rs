@@ -40,6 +40,7 @@ mod write;
 pub use diff::Difference;
 pub use document::{SPEC_VERSION, SpecError};
 pub use expectation::Expected;
+pub use folder::{plugin_in, policy_in};
 pub use grant::Grant;
 pub use key::{Key, Kind, Topic};
 pub use layer::{Layer, Scope, Verb};

@@ -271,10 +271,7 @@ pub async fn learn(
             (clawhost_learning::learn(run.clone(), plan, ports, start, cancel, &watch).await?, None)
         }
     };
-    if let Some(answers) = session.models.only_idle_answers() {
-        let policy = session.spec.policy.model.clone();
-        events.event(Event::Warning(Warning::NothingToActOn { policy, answers }));
-    }
+    session.warn_of_policy(events);
     // Before the run counts as complete: it is resumed if this fails.
     let routed = routed.filter(|_| report.stopped.is_none());
     let router = routed.map(|routed| routed.write(&run, workspace.clock().now_ms())).transpose()?;

@@ -30,6 +30,11 @@ pub(super) fn stage(
 ) -> Result<(RouterStage, Arc<RouterResult>), AppError> {
     let name = named(session)?;
     let opened = session.models.router(&name, Some(range(&session.rewards)), events)?;
+    if opened.plugin.is_some() {
+        let why =
+            format!("a plugin decides for router `{name}`; it can learn in a run once its file names no `plugin`");
+        return Err(RequestError::NoRouter { why }.into());
+    }
     let result = opened.result();
     let keeper = result.clone();
     let ports = RouterPorts { name, router: opened.router, models: opened.models, keeper };

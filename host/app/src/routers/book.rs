@@ -26,6 +26,9 @@ pub struct LiveBook {
     /// Decisions whose reward never came.
     #[serde(default)]
     pub expired: u64,
+    /// Outcomes of decisions that the incumbent made because the plugin of the router failed.
+    #[serde(default)]
+    pub fallbacks: u64,
     /// Decisions that could not be learned from: of another version, or with a reward out of range.
     #[serde(default)]
     pub unusable: u64,

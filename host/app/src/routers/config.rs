@@ -4,6 +4,7 @@ use super::files::{read_state, router_file};
 use crate::{AppError, RequestError};
 use clawhost_learn::LearnError;
 use clawhost_learn::router::{Budget, CostWeight, Features, Fixed, RewardRange, Router, RouterSettings, Table, Tiers};
+use clawhost_run_config::{plugin_in, policy_in};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,6 +29,9 @@ const UNIT: f64 = 1e6;
 pub struct RouterFile {
     /// The model that gets most requests until enough is learned. `None`: the tiers, or the dearest.
     pub incumbent: Option<String>,
+    /// The plugin that decides in the place of what is learned: `PLUGIN.wasm?name=value`, with a path from the folder of this file. Where it
+    /// fails, the incumbent or the tiers decide.
+    pub plugin: Option<String>,
     /// A model for each tier of complexity: the fixed policy that decides most requests until enough is learned, in place of one model.
     pub tiers: Option<Tiers>,
     /// Reward that a typical request at the median price is worth.
@@ -47,7 +51,7 @@ pub struct RouterFile {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutedSection {
-    /// The model: a text as that of a policy.
+    /// The model: a text as that of a policy, with a path from the folder of this file.
     pub model: String,
     /// Price of a million tokens, in any currency, the same for all models.
     pub price: f64,
@@ -64,14 +68,17 @@ fn usual_tokens() -> f64 {
 }
 
 impl RouterFile {
-    /// Reads a file.
+    /// Reads a file. The paths that it names are then those of this process.
     ///
     /// # Errors
     /// It cannot be read, has unknown keys or a value out of range.
     pub fn read(path: &Path) -> Result<Self, AppError> {
         let unusable = |why: String| RequestError::File { path: path.display().to_string(), why };
         let text = clawhost_files::read_text(path, BYTES).map_err(|error| unusable(error.to_string()))?;
-        let file: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        let mut file: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
+        file.models.values_mut().for_each(|section| section.model = policy_in(&folder, &section.model));
+        file.plugin = file.plugin.map(|plugin| plugin_in(&folder, &plugin));
         let weight = file.cost_weight;
         if !weight.is_finite() || weight < 0.0 {
             return Err(unusable(format!("cost_weight is {weight}; it is finite and at least 0")).into());
@@ -200,6 +207,24 @@ mod tests {
         check(0.9, "b");
         let one = read(&format!("incumbent = \"a\"\n{GOOD}")).unwrap().router(Some(router.clone()), RANGE).unwrap();
         assert_eq!((one.version(), &one.settings().incumbent), (router.version() + 1, &Fixed::Model("a".into())));
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_folder_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.toml");
+        let models =
+            ["script:answers.txt", "local:tiny", "local:/models/tiny", "openai:m@http://127.0.0.1:1/v1", "fast"];
+        let section = |(at, model): (usize, &&str)| format!("[models.m{at}]\nmodel = \"{model}\"\nprice = 1\n");
+        let text: String = models.iter().enumerate().map(section).collect();
+        std::fs::write(&path, format!("plugin = \"route.wasm?floor=0.2\"\n{text}")).unwrap();
+        let file = RouterFile::read(&path).unwrap();
+        let here = |name: &str| folder.path().join(name).display().to_string();
+        let found: Vec<&str> = file.models.values().map(|section| section.model.as_str()).collect();
+        let expect = [&format!("script:{}", here("answers.txt")), &format!("local:{}", here("tiny"))];
+        assert_eq!(found[..2], expect);
+        assert_eq!(found[2..], models[2..], "nothing else is a path from there");
+        assert_eq!(file.plugin, Some(format!("{}?floor=0.2", here("route.wasm"))));
     }
 
     #[test]

@@ -1,17 +1,16 @@
-//! The files of a router: its state as one JSON document, and its decisions as JSON lines beside it.
+//! The files of a router: its state as one JSON document, beside its description and its log.
 
 use super::book::{GateBook, LiveBook, RouterBook};
-use super::candidate::DecisionKey;
+use super::config::RouterFile;
+use super::log::{LOG, write_log};
 use super::spending::RouterSpending;
 use crate::{AppError, RequestError, Workspace, small_files};
 use clawhost_core::escaped;
-use clawhost_learn::router::{DECISION_FORMAT, Logged, Router};
-use clawhost_learn::{Layer as _, LearnError};
+use clawhost_learn::Layer as _;
+use clawhost_learn::router::{Logged, Router};
 use clawhost_run_config::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Format of the state's document.
@@ -20,12 +19,6 @@ const FORMAT: u32 = 1;
 const FOLDER: &str = "routers";
 /// Extension of a state.
 const STATE: &str = "json";
-/// Extension of a log.
-const LOG: &str = "jsonl";
-/// Decisions that the log of a router keeps, the latest ones: far more than any evaluation needs.
-const KEPT: usize = 50_000;
-/// Largest log in bytes: above that of a full one with the largest table. A replay holds all of it in memory.
-const LOG_BYTES: u64 = 256 << 20;
 /// Longest name of a router: it is part of a file name.
 const NAME_BYTES: usize = 128;
 /// Longest part of a name that a message repeats, in bytes.
@@ -50,6 +43,15 @@ pub struct StoredRouter {
 }
 
 impl StoredRouter {
+    /// The plugin that decides in its place, as its description names it.
+    ///
+    /// # Errors
+    /// The description cannot be used.
+    pub fn plugin(&self) -> Result<Option<String>, AppError> {
+        let path = self.path.with_extension("toml");
+        if path.exists() { Ok(RouterFile::read(&path)?.plugin) } else { Ok(None) }
+    }
+
     /// Where its decisions are recorded.
     pub fn log(&self) -> PathBuf {
         self.path.with_extension(LOG)
@@ -161,29 +163,6 @@ pub(super) fn router_file(folder: &Path, name: &str, ending: &str) -> PathBuf {
     folder.join(format!("{name}.{ending}"))
 }
 
-/// The log of a router; empty if there is none.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn read_log(folder: &Path, name: &str) -> Result<Vec<Logged>, AppError> {
-    let path = router_file(folder, name, LOG);
-    if path.exists() { read_decisions(&path) } else { Ok(Vec::new()) }
-}
-
-/// Adds the decisions of a run to the log of a router, and returns what is in it then. Decisions that are in the log are not added again: a run
-/// that ended in the middle of this is resumed, and an equal run adds nothing.
-///
-/// # Errors
-/// It cannot be read or written.
-pub(super) fn add_to_log(folder: &Path, name: &str, added: &[Logged]) -> Result<Vec<Logged>, AppError> {
-    let mut log = read_log(folder, name)?;
-    let known: BTreeSet<DecisionKey> = log.iter().map(decided).collect();
-    log.extend(added.iter().filter(|logged| !known.contains(&decided(logged))).cloned());
-    log.drain(..log.len().saturating_sub(KEPT));
-    write_log(folder, &router_file(folder, name, LOG), &log)?;
-    Ok(log)
-}
-
 /// Replaces the served state of a router, and what is kept beside it.
 ///
 /// # Errors
@@ -199,33 +178,6 @@ pub(super) fn write_served(folder: &Path, name: &str, router: &Router, book: &Ro
 pub(super) fn write_version(folder: &Path, name: &str, router: &Router) -> Result<(), AppError> {
     let file = format!("{name}.v{}.state", router.version());
     write_state(folder, &file, router, &RouterBook::default())
-}
-
-/// Adds decisions to a log.
-///
-/// # Errors
-/// It cannot be written.
-pub(super) fn append_decisions(path: &Path, added: &[Logged]) -> Result<(), AppError> {
-    if added.is_empty() {
-        return Ok(());
-    }
-    let mut file =
-        std::fs::OpenOptions::new().append(true).create(true).open(path).map_err(|error| unusable(path, error))?;
-    file.write_all(&lines(path, added)?).and_then(|()| file.sync_data()).map_err(|error| unusable(path, error))
-}
-
-fn lines(path: &Path, log: &[Logged]) -> Result<Vec<u8>, AppError> {
-    let mut lines = Vec::new();
-    for logged in log {
-        serde_json::to_writer(&mut lines, logged).map_err(|error| unusable(path, error))?;
-        lines.push(b'\n');
-    }
-    Ok(lines)
-}
-
-/// What a decision is known by.
-pub(super) fn decided(logged: &Logged) -> DecisionKey {
-    (logged.decision.session.clone(), logged.decision.parameters)
 }
 
 fn write_state(folder: &Path, file: &str, router: &Router, book: &RouterBook) -> Result<(), AppError> {
@@ -251,59 +203,9 @@ pub fn write_router(
     Ok((path, log_path))
 }
 
-fn write_log(folder: &Path, path: &Path, log: &[Logged]) -> Result<(), AppError> {
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(path, error))?;
-    file.write_all(&lines(path, log)?).map_err(|error| unusable(path, error))?;
-    file.persist(path).map_err(|error| unusable(path, error.error))?;
-    Ok(())
-}
-
-/// Reads a log of decisions with their outcomes, one JSON document a line.
-///
-/// # Errors
-/// It cannot be read, or a line is no record of this format: the message names the line and what is wrong with it.
-pub fn read_decisions(path: &Path) -> Result<Vec<Logged>, AppError> {
-    let text = clawhost_files::read_text(path, LOG_BYTES).map_err(|error| unusable(path, error))?;
-    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(number, line)| record(line).map_err(|why| unusable(path, format!("line {number}: {why}")))).collect()
-}
-
-/// What every version of a record has, with features that may be missing.
-#[derive(Deserialize)]
-struct Outline {
-    decision: OutlinedDecision,
-}
-
-#[derive(Deserialize)]
-struct OutlinedDecision {
-    format: u32,
-    #[serde(default)]
-    features: Vec<(String, Option<f64>)>,
-}
-
-/// A record of a line. Its format is looked at first: a record of another one may have other fields.
-fn record(line: &str) -> Result<Logged, String> {
-    let read: Result<Logged, serde_json::Error> = serde_json::from_str(line);
-    // JSON has no NaN. Writers put `null` in its place, or the bare word.
-    let outline = || serde_json::from_str(line).or_else(|_| serde_json::from_str(&line.replace("NaN", "null")));
-    let named = || -> Option<LearnError> {
-        let Outline { decision } = outline().ok()?;
-        if decision.format != DECISION_FORMAT {
-            return Some(LearnError::DecisionFormat { found: decision.format, expected: DECISION_FORMAT });
-        }
-        let (name, _) = decision.features.into_iter().find(|(_, value)| value.is_none())?;
-        Some(LearnError::Feature { name: escaped(&name, SHOWN_BYTES), value: f64::NAN })
-    };
-    let logged = match read {
-        Ok(logged) => logged,
-        Err(error) => return Err(named().map_or_else(|| error.to_string(), |named| named.to_string())),
-    };
-    logged.decision.check().map_err(|error| error.to_string())?;
-    Ok(logged)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::log::read_decisions;
     use super::*;
     use clawhost_learn::router::{Simulation, WorldSettings, simulation};
 
@@ -327,19 +229,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_logged_is_added_once() {
-        let data = tempfile::tempdir().unwrap();
-        let folder = data.path();
-        let Simulation { log, .. } = world();
-        let (first, rest) = log.split_at(12);
-        assert_eq!(add_to_log(folder, "r", first).unwrap(), first);
-        for _ in 0..2 {
-            assert_eq!(add_to_log(folder, "r", rest).unwrap(), log);
-        }
-        assert_eq!(read_log(folder, "r").unwrap(), log);
-    }
-
-    #[test]
     fn a_router_that_is_not_there_is_named_with_those_that_are() {
         let data = tempfile::tempdir().unwrap();
         let refused = |named: Option<&str>| read_router(data.path(), named).unwrap_err().to_string();
@@ -357,39 +246,5 @@ mod tests {
         assert!(refused(Some("first")).ends_with("format 2; this program reads format 1"));
         std::fs::write(&path, r#"{"format": 1, "router": {"version": 3}}"#).unwrap();
         assert!(refused(Some("first")).contains("first.json: router: a state that cannot be read: missing field"));
-    }
-
-    #[test]
-    fn a_line_that_is_no_record_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log.jsonl");
-        let good = serde_json::to_string(&world().log[0]).unwrap();
-        let check = |change: &dyn Fn(&str) -> String, expect: &str| {
-            std::fs::write(&path, format!("{good}\n\n{}\n", change(&good))).unwrap();
-            let error = read_decisions(&path).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{}: line 3: ", path.display())), "{error}");
-            assert!(error.contains(expect), "{error}");
-        };
-        check(
-            &|good| good.replacen("\"format\":1", "\"format\":2", 1),
-            "a decision of format 2; this version reads format 1",
-        );
-        check(&|_| r#"{"decision":{"format":7,"who":"else"}}"#.to_owned(), "a decision of format 7");
-        let first = |good: &str, value: &str| {
-            let at = good.find("\"characters\",").unwrap() + "\"characters\",".len();
-            let end = at + good[at..].find(']').unwrap();
-            format!("{}{value}{}", &good[..at], &good[end..])
-        };
-        let null = |good: &str| -> String { first(good, "null") };
-        check(&null, "feature characters is NaN");
-        check(&|good| first(good, "NaN"), "feature characters is NaN");
-        check(&|good| first(good, "1e300"), "feature characters is 1000");
-        check(&|good| good.replacen("\"propensity\":", "\"propensity\":3", 1), "do not add up to 1");
-        check(&|_| "no JSON".to_owned(), "expected");
-        check(&|good| good[..good.len() / 2].to_owned(), "EOF");
-        std::fs::write(&path, format!("{good}\n")).unwrap();
-        assert_eq!(read_decisions(&path).unwrap().len(), 1);
-        let missing = read_decisions(&folder.path().join("missing")).unwrap_err();
-        assert!(missing.to_string().contains("missing: "), "{missing}");
     }
 }

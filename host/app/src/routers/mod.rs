@@ -3,8 +3,11 @@
 mod book;
 mod candidate;
 mod config;
+mod explain;
 mod files;
 mod live;
+mod log;
+mod plugin;
 mod promote;
 mod request;
 mod routed;
@@ -14,14 +17,15 @@ mod versions;
 
 pub use book::{GateBook, LiveBook, RouterBook};
 pub use config::{ROUTER_COST_WEIGHT, ROUTER_TYPICAL_TOKENS, RoutedSection, RouterFile};
-pub use files::{
-    StoredRouter, read_decisions, read_router, router_names, routers_folder, waiting_decisions, write_router,
-};
+pub use explain::{Explained, explain_request};
+pub use files::{StoredRouter, read_router, router_names, routers_folder, waiting_decisions, write_router};
 pub(crate) use live::LiveRouter;
+pub use log::read_decisions;
+pub(crate) use plugin::{RouterPluginSource, RouterPlugins, component_of};
 pub use promote::{Promoted, Promotion, WaitingCandidate, discard_candidate, promote_router, waiting_candidates};
 pub use request::{EXPLAINED_SEED, ROUTED_REQUEST_BYTES, RequestForm, RoutedRequest};
 pub use routed::RouterUse;
-pub(crate) use routed::{OpenRouter, RouterResult, described, router_name};
+pub(crate) use routed::{OpenRouter, RouterResult, described, granted_routers, router_name};
 pub(crate) use settling::Settling;
 pub use spending::{DaySpent, RouterSpending};
 pub use versions::{KEPT_VERSIONS, RolledBack, RouterVersion, roll_back_router, router_versions};

@@ -8,7 +8,8 @@
 
 use super::candidate::{Candidate, waiting};
 use super::config::{LIVE_REWARDS, RouterFile};
-use super::files::{StoredRouter, read_log, router_file, write_served};
+use super::files::{StoredRouter, router_file, write_served};
+use super::log::read_log;
 use super::versions::{RouterVersion, folder_of, hold, keep_version, named, next_number};
 use crate::{AppError, RequestError};
 use clawhost_core::Digest;

@@ -2,7 +2,6 @@
 
 use crate::{AppError, RequestError};
 use clawhost_core::{Message, ModelRequest, Origin, Role};
-use clawhost_learn::router::{Explanation, Request, Router};
 use clawhost_wire::{WireError, anthropic, openai, responses};
 use serde_json::Value;
 use std::path::Path;
@@ -13,8 +12,6 @@ pub const ROUTED_REQUEST_BYTES: u64 = 32 << 20;
 pub const EXPLAINED_SEED: u64 = 0;
 /// Tokens of an answer where a body names no limit. They decide nothing here.
 const TOKENS: u32 = 1;
-/// Name of the session in an explanation.
-const SESSION: &str = "explained";
 
 /// The form in which a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -76,16 +73,6 @@ impl RoutedRequest {
         let unusable = |error: WireError| RequestError::Other(format!("the request cannot be read: {error}"));
         let (form, ModelRequest { messages, tools, .. }) = read.map_err(unusable)?;
         Ok(Self { form, messages, tools: tools.len() })
-    }
-
-    /// What a router would decide about it, and why.
-    ///
-    /// # Errors
-    /// The router knows other features, or its fixed policy has no model for it.
-    pub fn explained(&self, router: &Router, seed: u64) -> Result<Explanation, AppError> {
-        let (features, words) = router.request(&self.messages, self.tools)?;
-        let request = Request { session: SESSION, time: 0, features: &features, words: &words, seed };
-        Ok(router.explain(&request)?)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use super::candidate::{NewCandidate, add};
 use super::config::RouterFile;
-use super::files::{add_to_log, decided, is_name, read_state, router_file, write_served};
+use super::files::{is_name, read_state, router_file, write_served};
+use super::log::{add_to_log, decided};
 use super::versions::next_number;
 use crate::{AppError, EventSink, ModelFactory, RequestError};
-use clawhost_core::{RunId, escaped};
+use clawhost_core::{RoutingPlugin, RunId, escaped};
 use clawhost_learn::router::{RewardRange, Router};
-use clawhost_learning::{LearnedRouter, RoutedModel, RoutedModels, RouterKeeper};
+use clawhost_learning::{LearnedRouter, RoutedModel, RoutedModels, RouterKeeper, RoutingFailures};
+use clawhost_run_config::Grant;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,12 +26,22 @@ pub(crate) struct OpenRouter {
     pub(crate) name: String,
     pub(crate) router: Router,
     pub(crate) models: Arc<RoutedModels>,
+    /// What decides in the place of the router.
+    pub(crate) plugin: Option<RoutingPlugin>,
     folder: PathBuf,
 }
 
 /// The name of a router, from the text of a policy.
 pub(crate) fn router_name(spec: &str) -> Option<&str> {
     spec.split_once(':').filter(|(kind, name)| *kind == ROUTER && !name.is_empty()).map(|(_, name)| name)
+}
+
+/// The routers that grants name.
+pub(crate) fn granted_routers(grants: &[Grant]) -> impl Iterator<Item = &str> {
+    grants.iter().filter_map(|grant| match grant {
+        Grant::Model { spec, .. } => router_name(spec),
+        Grant::Kv => None,
+    })
 }
 
 /// The folder of routers and the file of one.
@@ -65,21 +77,26 @@ impl OpenRouter {
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let (folder, file) = described(folder, name)?;
+        let plugin = models.router_plugins().of(name, &file)?;
         let learned = read_state(&router_file(&folder, name, "json"))?.map(|stored| stored.router);
         let router = file.router(learned, rewards.unwrap_or(REWARDS))?;
         let mut opened = RoutedModels::new();
         for (alias, section) in &file.models {
             opened.insert(alias.clone(), models.model(&section.model, events)?);
         }
-        Ok(Self { name: name.to_owned(), router, models: Arc::new(opened), folder })
+        Ok(Self { name: name.to_owned(), router, models: Arc::new(opened), plugin, folder })
     }
 
-    /// The model that it chooses.
+    /// The model that it chooses. `failures` counts those of its plugin.
     ///
     /// # Errors
     /// A model of its table is missing.
-    pub(crate) fn model(self) -> Result<RoutedModel, AppError> {
-        Ok(RoutedModel::new(&self.name, Arc::new(self.router), self.models)?)
+    pub(crate) fn model(self, failures: &Arc<RoutingFailures>) -> Result<RoutedModel, AppError> {
+        let model = RoutedModel::new(&self.name, Arc::new(self.router), self.models)?;
+        Ok(match self.plugin {
+            Some(plugin) => model.with_plugin(plugin, failures.clone()),
+            None => model,
+        })
     }
 
     /// Takes what a run learned.
@@ -166,7 +183,8 @@ impl RouterResult {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::{read_decisions, routers_folder, write_version};
+    use super::super::files::{routers_folder, write_version};
+    use super::super::log::{append_decisions, read_decisions};
     use super::super::promote::{discard_candidate, waiting_candidates};
     use super::super::versions::{roll_back_router, router_versions};
     use super::*;
@@ -261,7 +279,7 @@ mod tests {
             assert_eq!(bench.ends(run, 5, own), expect);
             let (state, spent) = (bench.served(), bench.spent());
             // A gateway settles a decision before the run is resumed.
-            super::super::files::append_decisions(&router_file(&bench.folder(), "r", "jsonl"), &log[60..61]).unwrap();
+            append_decisions(&router_file(&bench.folder(), "r", "jsonl"), &log[60..61]).unwrap();
             let again = bench.ends(run, 5, own);
             assert_eq!(again, if first { RouterUse::Settled } else { RouterUse::Candidate });
             assert_eq!((bench.served().router.digest(), bench.spent()), (state.router.digest(), spent));

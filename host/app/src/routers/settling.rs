@@ -6,8 +6,9 @@
 
 use super::book::{LiveBook, RouterBook};
 use super::config::{LIVE_REWARDS, RouterFile};
-use super::files::{append_decisions, decided, read_decisions, read_state, router_file, write_served};
+use super::files::{read_state, router_file, write_served};
 use super::live::LiveRouter;
+use super::log::{append_decisions, decided, mend, read_decisions};
 use super::versions::keep_sometimes;
 use crate::{AppError, Workspace};
 use clawhost_core::{
@@ -137,15 +138,20 @@ impl Settling {
             let learned_before = router.learned();
             settled.learned = router.learn(&log)?.used;
             let path = router_file(&self.routers, name, "jsonl");
+            mend(&path)?;
             if is_first && path.exists() {
                 let known: BTreeSet<_> = read_decisions(&path)?.iter().map(decided).collect();
                 log.retain(|logged| !known.contains(&decided(logged)));
             }
             append_decisions(&path, &log)?;
+            let has_failed =
+                |logged: &&Logged| logged.decision.plugin.as_ref().is_some_and(|plugin| plugin.failure.is_some());
+            let fallbacks = log.iter().filter(has_failed).count() as u64;
             let live = LiveBook {
                 marks: marks.clone(),
                 expired: book.live.expired + settled.expired,
                 unusable: book.live.unusable + settled.unusable,
+                fallbacks: book.live.fallbacks + fallbacks,
             };
             let mut book = RouterBook { live, ..book };
             book.spending.add_sessions(now, spent);

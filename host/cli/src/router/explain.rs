@@ -1,12 +1,14 @@
 //! `clawhost router explain`: which model a request would get, and why.
 
 use super::{money, number};
+use crate::args::MachineArgs;
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use anyhow::Context as _;
-use clawhost_app::routers::{EXPLAINED_SEED, ROUTED_REQUEST_BYTES, RoutedRequest, read_router};
+use clawhost_app::Silent;
+use clawhost_app::routers::{EXPLAINED_SEED, Explained, ROUTED_REQUEST_BYTES, RoutedRequest, explain_request};
 use clawhost_core::escaped;
-use clawhost_learn::router::{Considered, Explanation, Reason, Router};
+use clawhost_learn::router::{Considered, Explanation, Reason};
 use std::io::{Read as _, Write};
 
 /// Longest name that is shown.
@@ -26,17 +28,23 @@ fn request(named: &str) -> anyhow::Result<RoutedRequest> {
     Ok(RoutedRequest::read(&text)?)
 }
 
-pub(super) fn run(context: &Context, named: &str, router: Option<&str>, seed: Option<u64>) -> anyhow::Result<Exit> {
-    let stored = read_router(&context.folder()?, router)?;
+pub(super) async fn run(
+    context: &Context,
+    named: &str,
+    router: Option<&str>,
+    seed: Option<u64>,
+) -> anyhow::Result<Exit> {
     let request = request(named)?;
-    let explained = request.explained(&stored.router, seed.unwrap_or(EXPLAINED_SEED))?;
-    let Explanation { decision, considered, best, reason } = &explained;
+    let (folder, host) = (context.folder()?, context.host_settings(&MachineArgs::default())?);
+    let (seed, events) = (seed.unwrap_or(EXPLAINED_SEED), Silent);
+    let explained = explain_request(&folder, &host, router, &request, seed, &events).await?;
+    let Explanation { decision, considered, best, reason } = &explained.explanation;
     if context.json() {
         let features: serde_json::Map<_, _> =
             decision.features.names().map(str::to_owned).zip(decision.features.values().map(Into::into)).collect();
         let document = serde_json::json!({
             "format": 1,
-            "router": stored.name,
+            "router": explained.name,
             "version": decision.version,
             "parameters": decision.parameters,
             "request": request.form,
@@ -45,19 +53,22 @@ pub(super) fn run(context: &Context, named: &str, router: Option<&str>, seed: Op
             "chosen": decision.chosen,
             "best": best,
             "reason": reason,
-            "warm_up_left": stored.router.warm_up_left(),
-            "cost_weight": stored.router.cost_weight(),
+            "plugin": decision.plugin,
+            "failure": explained.failure.as_ref().map(ToString::to_string),
+            "warm_up_left": explained.router.warm_up_left(),
+            "cost_weight": explained.router.cost_weight(),
         });
         crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
-    text(&stored.router, &explained)?;
+    text(&explained)?;
     Ok(Exit::Ok)
 }
 
-fn text(router: &Router, explained: &Explanation) -> anyhow::Result<()> {
+fn text(explained: &Explained) -> anyhow::Result<()> {
     let mut out = crate::terminal::stdout();
-    let Explanation { decision, considered, best, reason } = explained;
+    let Explained { router, explanation, failure, .. } = explained;
+    let Explanation { decision, considered, best, reason } = explanation;
     let mut table = crate::episodes::table(&["feature", "value"]);
     for (name, value) in decision.features.names().zip(decision.features.values()) {
         table.add_row([escaped(name, NAME), number(value)]);
@@ -85,7 +96,13 @@ fn text(router: &Router, explained: &Explanation) -> anyhow::Result<()> {
         escaped(&chosen.action.to_string(), NAME),
         why(*reason, considered.get(*best))
     )?;
-    if router.warm_up_left() > 0 {
+    if let Some(plugin) = &decision.plugin {
+        writeln!(out, "plugin      {} {}", escaped(&plugin.name, NAME), plugin.digest)?;
+    }
+    if let Some(failure) = failure {
+        writeln!(out, "failed      {failure}")?;
+    }
+    if decision.plugin.is_none() && router.warm_up_left() > 0 {
         writeln!(out, "            the router still warms up: {} outcomes are missing", router.warm_up_left())?;
     }
     for (_, other) in considered.iter().enumerate().filter(|(at, _)| *at != decision.chosen) {
@@ -97,6 +114,8 @@ fn text(router: &Router, explained: &Explanation) -> anyhow::Result<()> {
 fn why(reason: Reason, best: Option<&Considered>) -> String {
     let best = best.map(|best| escaped(&best.action.to_string(), NAME)).unwrap_or_default();
     match reason {
+        Reason::Plugin => "a plugin decides, and not what was learned".to_owned(),
+        Reason::Fallback => "the incumbent decides where the plugin fails".to_owned(),
         Reason::Policy => "the policy is set, and not learned".to_owned(),
         Reason::Incumbent => "it was here before; until enough is learned it gets most requests".to_owned(),
         Reason::WarmUp => "drawn by chance while the router warms up".to_owned(),

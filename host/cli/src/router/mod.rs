@@ -111,10 +111,12 @@ fn seed_help() -> String {
     format!("Seed of the draw; the chances do not depend on it [default: {EXPLAINED_SEED}]")
 }
 
-pub(crate) fn run(context: &Context, command: &RouterCommand) -> anyhow::Result<Exit> {
+pub(crate) async fn run(context: &Context, command: &RouterCommand) -> anyhow::Result<Exit> {
     match command {
         RouterCommand::Show { router } => show::run(context, router.as_deref()),
-        RouterCommand::Explain { request, router, seed } => explain::run(context, request, router.as_deref(), *seed),
+        RouterCommand::Explain { request, router, seed } => {
+            explain::run(context, request, router.as_deref(), *seed).await
+        }
         RouterCommand::Replay { log, router } => replay::run(context, log, router.as_deref()),
         RouterCommand::Promote { router, discard: false } => promote::run(context, router),
         RouterCommand::Promote { router, discard: true } => promote::discard(context, router),

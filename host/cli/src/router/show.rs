@@ -4,7 +4,7 @@ use super::{money, number, promote};
 use crate::context::Context;
 use crate::exit::Exit;
 use clawhost_app::routers::{DaySpent, StoredRouter, read_router, waiting_candidates, waiting_decisions};
-use clawhost_core::{escaped, thousands};
+use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::router::{CostWeight, Fixed, LearnedAction, Policy, Router, Tiers};
 use std::io::Write;
 
@@ -17,6 +17,7 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
     let folder = context.folder()?;
     let stored = read_router(&folder, named)?;
     let candidates = waiting_candidates(&stored)?;
+    let plugin = stored.plugin()?;
     let StoredRouter { name, path, router, book } = stored;
     let waiting = waiting_decisions(&folder, &name)?;
     let log = path.with_extension("jsonl");
@@ -32,6 +33,8 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
             "version": router.version(),
             "identity": router.identity(),
             "settings": router.settings(),
+            "plugin": plugin,
+            "fallbacks": book.live.fallbacks,
             "cost_weight": router.cost_weight(),
             "budget_per_day": budget(&router),
             "spent": book.spending.days().map(|(day, spent)| spent_on(day, spent, &router)).collect::<Vec<_>>(),
@@ -54,7 +57,10 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
     let mut out = crate::terminal::stdout();
     let named = escaped(&name, NAME);
     writeln!(out, "{named}, version {} ({})", thousands(router.version()), router.identity().short())?;
-    writeln!(out, "policy      {}", policy(&router))?;
+    match &plugin {
+        Some(plugin) => writeln!(out, "policy      the plugin {}; the router learns beside it", escaped(plugin, NAME))?,
+        None => writeln!(out, "policy      {}", policy(&router))?,
+    }
     writeln!(out, "cost        {}", cost(&router))?;
     let gone = match router.gone() {
         0 => String::new(),
@@ -67,6 +73,10 @@ pub(super) fn run(context: &Context, named: Option<&str>) -> anyhow::Result<Exit
             out,
             "live        {waiting} decisions wait for a reward; {expired} expired, {unusable} could not be used"
         )?;
+    }
+    if book.live.fallbacks > 0 {
+        let times = counted(book.live.fallbacks, "outcome");
+        writeln!(out, "failed      {times} of sessions that the incumbent got because the plugin failed")?;
     }
     if let Some(log) = log {
         writeln!(out, "log         {}", log.display())?;

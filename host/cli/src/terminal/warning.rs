@@ -62,6 +62,10 @@ fn text(warning: &Warning) -> String {
                 "{name} reads {reads}; none of {episodes}{of} {last} any of it: is it a reward for this environment?"
             )
         }
+        Warning::RouterPluginFailed { router, count, first } => {
+            let times = counted(*count, "time");
+            format!("the plugin of router {router} failed {times}, and its incumbent decided; the first time: {first}")
+        }
         Warning::NothingToActOn { policy, answers } => {
             let cause = match policy.as_str() {
                 "random" => "this environment lists no tools and no choices",

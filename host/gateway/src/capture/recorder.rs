@@ -9,11 +9,12 @@ use super::runs::{LiveRun, LiveRuns};
 use super::seen::{Done, Seen};
 use super::spool::Spool;
 use crate::observe::{Events, ExchangeEvent, GatewayEvent, Observation, Streaming};
+use crate::routing::Routing;
 use clawhost_capture::{
     Answer, Asked, CaptureKey, Claim, Ended, Exchange, Marks, Redacted, Redaction, Restored, Routed, Sessions,
     SessionsLimits,
 };
-use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, RunId, SpoolPlace, Usage};
+use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage};
 use clawhost_providers::Prices;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,8 @@ pub(crate) struct CaptureCounts {
     pub(crate) missed: AtomicU64,
     /// Sessions that have ended and are episodes.
     pub(crate) episodes: AtomicU64,
+    /// Choices that a router, or its plugin, did not make.
+    pub(crate) unrouted: AtomicU64,
 }
 
 /// Takes the owner, the Unix time in milliseconds and what an answer used.
@@ -189,7 +192,7 @@ impl Recorder {
 
     /// Finds the session of a request and takes its place there.
     pub(crate) fn begin(self: &Arc<Self>, seen: Seen<'_>) -> Begun {
-        let Seen { client, agent, alias, dialect, model, request, routing, digest, previous, side, .. } = seen;
+        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, .. } = seen;
         let (no_train, observation) = (seen.no_train, seen.observation);
         let owner = client.owner.clone();
         let at = self.clock.now_ms();
@@ -210,8 +213,6 @@ impl Recorder {
             decision: None,
         };
         if seen.no_record {
-            let routed = |routing| RoutedRequest { routing, request, session: None, at_ms: at, is_logged: false };
-            begun.routed = routing.and_then(|routing| routed(routing).alone());
             begun.observation.iter().for_each(|observation| observation.begins(None, &model));
             return begun;
         }
@@ -244,14 +245,6 @@ impl Recorder {
             ended.extend(gone.into_iter().map(|Ended { label }| (end, label)));
             (placed, claim)
         };
-        if let Some(routing) = routing {
-            let session = placed.label.name();
-            let (session, is_logged) = (Some(session.as_str()), !no_train);
-            let asked = RoutedRequest { routing, request, session, at_ms: at, is_logged };
-            if let Some((routed, decision)) = placed.label.routes.of(&asked) {
-                (begun.routed, begun.decision) = (Some(routed), decision);
-            }
-        }
         let policy_version = self.policy_version();
         let session = Some(placed.label.session.session.as_str());
         begun.observation.iter().for_each(|observation| observation.begins(session, &model));
@@ -433,6 +426,22 @@ pub(crate) struct Begun {
 impl Begun {
     fn exchange(&mut self) -> Option<&mut Exchange> {
         self.place.as_mut().map(|(exchange, _)| exchange)
+    }
+
+    /// Asks a router which model the session gets, if it has none yet.
+    pub(crate) async fn route(&mut self, routing: &Routing, request: &ModelRequest) {
+        let is_logged = self.exchange().is_some_and(|exchange| !exchange.no_train);
+        let recorder = self.recorder.clone();
+        let session = self.label.as_ref().map(Label::name);
+        let (session, failed) = (session.as_deref(), &recorder.counts.unrouted);
+        let asked = RoutedRequest { routing, request, session, at_ms: self.at, is_logged, failed };
+        let Some(routes) = self.label.as_ref().map(|label| label.routes.clone()) else {
+            self.routed = asked.alone().await;
+            return;
+        };
+        if let Some((routed, decision)) = routes.of(&asked).await {
+            (self.routed, self.decision) = (Some(routed), decision);
+        }
     }
 
     /// Another model is asked.

@@ -4,6 +4,7 @@ use crate::routing::{Choosing, Chosen, Routing};
 use clawhost_capture::{Exchange, Routed};
 use clawhost_core::ModelRequest;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The choice of one router.
@@ -16,7 +17,11 @@ struct Route {
 
 /// The choices for a session, by router. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Routes(Arc<Mutex<BTreeMap<String, Route>>>);
+pub(crate) struct Routes {
+    known: Arc<Mutex<BTreeMap<String, Route>>>,
+    /// Held while a router is asked, so that requests at the same time get one choice.
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
 
 /// A request for which a router chooses.
 #[derive(Debug, Clone, Copy)]
@@ -28,19 +33,27 @@ pub(crate) struct RoutedRequest<'a> {
     pub(crate) at_ms: u64,
     /// Whether the decision is recorded, so that the router learns from what comes of it.
     pub(crate) is_logged: bool,
+    /// Counts choices that the router, or its plugin, did not make.
+    pub(crate) failed: &'a AtomicU64,
 }
 
 impl RoutedRequest<'_> {
     /// Asks the router. `None`: it has no choice, so the candidates are asked in their order.
-    fn choose(&self) -> Option<Route> {
-        let Self { routing, request, session, at_ms, is_logged } = *self;
-        let Chosen { model, then, decision } = match routing.chooser.choose(&Choosing { request, session, at_ms }) {
+    async fn choose(&self) -> Option<Route> {
+        let Self { routing, request, session, at_ms, is_logged, failed } = *self;
+        let chosen = routing.chooser.choose(&Choosing { request, session, at_ms }).await;
+        let Chosen { model, then, decision, failure } = match chosen {
             Ok(chosen) => chosen,
             Err(why) => {
+                failed.fetch_add(1, Ordering::Relaxed);
                 tracing::error!("router {} chooses no model: {why}", routing.chooser.router());
                 return None;
             }
         };
+        if let Some(why) = failure {
+            failed.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("router {} gives the session to its incumbent: {why}", routing.chooser.router());
+        }
         let router = routing.chooser.router().to_owned();
         let failures = routing.chooser.failures(request);
         let routed = Routed { router, model, then, is_escalated: false, failures };
@@ -48,21 +61,25 @@ impl RoutedRequest<'_> {
     }
 
     /// What the router chose for a request without a session.
-    pub(crate) fn alone(&self) -> Option<Routed> {
-        self.choose().map(|route| route.routed)
+    pub(crate) async fn alone(&self) -> Option<Routed> {
+        self.choose().await.map(|route| route.routed)
     }
 }
 
 impl Routes {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Route>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(known: BTreeMap<String, Route>) -> Self {
+        Self { known: Arc::new(Mutex::new(known)), ..Self::default() }
     }
 
     /// The choices of a session that comes from this one. The decisions stay those of this one.
     pub(crate) fn inherited(&self) -> Self {
         let undecided =
             |(router, route): (&String, &Route)| (router.clone(), Route { decision: None, ..route.clone() });
-        Self(Arc::new(Mutex::new(self.lock().iter().map(undecided).collect())))
+        Self::with(self.lock().iter().map(undecided).collect())
     }
 
     /// The choices that records of a session have.
@@ -73,27 +90,27 @@ impl Routes {
             let routed = Routed { is_escalated: known || routed.is_escalated, ..routed.clone() };
             routes.insert(routed.router.clone(), Route { routed, decision: None });
         }
-        Self(Arc::new(Mutex::new(routes)))
+        Self::with(routes)
     }
 
     /// What was chosen for the session of a request, with the decision if no record holds it yet. A session whose model has left the
     /// table gets another one, and the decision about it stays the first.
-    pub(crate) fn of(&self, asked: &RoutedRequest<'_>) -> Option<(Routed, Option<String>)> {
+    pub(crate) async fn of(&self, asked: &RoutedRequest<'_>) -> Option<(Routed, Option<String>)> {
         let Routing { chooser, names } = asked.routing;
-        let mut routes = self.lock();
-        let known = routes.get(chooser.router()).cloned();
+        let _asking = self.asking.lock().await;
+        let known = self.lock().get(chooser.router()).cloned();
         let is_there = |name: &String| names.contains(name);
         let mut route = match known {
             Some(route) if is_there(&route.routed.model) => route,
-            Some(gone) => Route { decision: gone.decision, ..asked.choose()? },
-            None => asked.choose()?,
+            Some(gone) => Route { decision: gone.decision, ..asked.choose().await? },
+            None => asked.choose().await?,
         };
         let Routed { then, is_escalated, failures, .. } = &mut route.routed;
         if then.as_ref().is_some_and(|then| !is_there(then)) {
             (*then, *is_escalated) = (None, false);
         }
         *is_escalated |= then.is_some() && chooser.failures(asked.request) > *failures;
-        routes.insert(chooser.router().to_owned(), route.clone());
+        self.lock().insert(chooser.router().to_owned(), route.clone());
         Some((route.routed, route.decision))
     }
 

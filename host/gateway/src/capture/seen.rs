@@ -1,7 +1,6 @@
 //! What a recorder is given, and what it returns.
 
 use crate::observe::Observation;
-use crate::routing::Routing;
 use clawhost_capture::ClientSession;
 use clawhost_core::{Digest, LlmIdentity, ModelRequest};
 use std::sync::Arc;
@@ -17,8 +16,6 @@ pub(crate) struct Seen<'a> {
     /// The model that is asked.
     pub(crate) model: LlmIdentity,
     pub(crate) request: &'a ModelRequest,
-    /// How the alias gets its model.
-    pub(crate) routing: Option<&'a Routing>,
     /// Digest of the body. The record has a keyed digest of it.
     pub(crate) digest: Digest,
     /// Id of the response that it continues.

@@ -16,7 +16,6 @@ use super::{pass, relay, translate};
 use crate::capture::{Begun, Seen};
 use crate::models::Candidate;
 use crate::observe::Observation;
-use crate::routing::Routing;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
@@ -115,10 +114,12 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
         dialect: call.shape.name(),
         model: served.first.source.identity(),
         request: &client.request,
-        routing: served.routing.as_ref(),
         previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
     };
     let mut begun = begin(gateway, &call, &top, &alias, recording);
+    if let Some(routing) = &served.routing {
+        begun.route(routing, &client.request).await;
+    }
     let chosen = begun.routed.as_ref().and_then(|routed| served.chosen(routed));
     let asked = chosen.as_ref().unwrap_or(&served);
     let mut attempts = Attempts::new(asked, is_able, gateway.now_us());
@@ -173,8 +174,6 @@ pub(crate) struct Recording<'a> {
     /// The model that is asked.
     pub(crate) model: LlmIdentity,
     pub(crate) request: &'a ModelRequest,
-    /// How the alias gets its model.
-    pub(crate) routing: Option<&'a Routing>,
     /// Id of the response that it continues.
     pub(crate) previous: Option<String>,
 }
@@ -194,7 +193,7 @@ pub(crate) fn begin(
         (true, Some(agent)) => agent,
         (true, None) => "agent".to_owned(),
     };
-    let Recording { dialect, model, request, routing, previous } = recording;
+    let Recording { dialect, model, request, previous } = recording;
     gateway.recorder.begin(Seen {
         client: hints.client,
         agent,
@@ -202,7 +201,6 @@ pub(crate) fn begin(
         dialect,
         model,
         request,
-        routing,
         digest: Digest::of(&call.body),
         previous,
         side: hints.side,

@@ -137,6 +137,12 @@ pub(crate) fn page(stats: &GatewayStats) -> String {
         "Requests whose key was missing or wrong.",
         stats.refused_keys,
     );
+    page.single(
+        "clawhost_router_failures_total",
+        "counter",
+        "Sessions whose router, or the plugin of it, chose no model.",
+        stats.router_failures,
+    );
     page.single("clawhost_lost_spans_total", "counter", "Requests whose spans were not exported.", stats.lost_spans);
     page.single("clawhost_spool_bytes", "gauge", "Bytes of exchanges that are not in the database.", stats.spool_bytes);
     page.single("clawhost_open_sessions", "gauge", "Sessions that are open.", stats.open_sessions);

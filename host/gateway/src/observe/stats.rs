@@ -35,6 +35,8 @@ pub struct GatewayStats {
     pub open_sessions: u64,
     /// Sessions that became episodes.
     pub episodes: u64,
+    /// Sessions whose router, or the plugin of it, chose no model: the incumbent or the first candidate was asked.
+    pub router_failures: u64,
     /// Requests whose key was missing or wrong.
     pub refused_keys: u64,
     /// Requests whose spans were not exported: too many waited, or the collector did not take them.
@@ -131,6 +133,7 @@ impl GatewayStats {
             spool_bytes: recorder.spool.backlog(),
             open_sessions: recorder.sessions() as u64,
             episodes: recorder.counts.episodes.load(Ordering::Relaxed),
+            router_failures: recorder.counts.unrouted.load(Ordering::Relaxed),
             refused_keys: counts.refused_keys.get(),
             lost_spans: counts.lost_spans.get(),
             memory_bytes: memory::resident_bytes(),

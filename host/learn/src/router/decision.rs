@@ -2,18 +2,17 @@
 
 use super::features::Features;
 use super::likeness::{REQUEST_BUCKETS, WORD_BUCKETS};
+use super::plugin::AskedPlugin;
 use super::settings::RewardRange;
 use super::table::{ACTIONS, Action};
 use crate::LearnError;
-use clawhost_core::Digest;
+use clawhost_core::{Digest, PROPENSITY_ROUNDING};
 use serde::{Deserialize, Serialize};
 
 /// Version of the record.
 pub const DECISION_FORMAT: u32 = 1;
 /// Most units of use in one outcome: more is a mistake of measuring.
 const MOST_UNITS: f64 = 1e9;
-/// The propensities of a decision add up to 1 within this.
-const ROUNDING: f64 = 1e-6;
 
 /// An action that could have been chosen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +35,7 @@ pub struct Decision {
     pub time: u64,
     /// Version of the router that decided.
     pub version: u64,
-    /// Identity of its parameters ([`super::Router::identity`]).
+    /// Identity of its parameters ([`super::Router::identity`], or [`super::Router::identity_with`] a plugin).
     pub parameters: Digest,
     /// What it knew about the request.
     pub features: Features,
@@ -47,6 +46,9 @@ pub struct Decision {
     pub choices: Vec<Choice>,
     /// Index of the chosen one.
     pub chosen: usize,
+    /// The plugin that was asked. `None`: the router itself decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<AskedPlugin>,
 }
 
 impl Decision {
@@ -76,7 +78,7 @@ impl Decision {
         }
         let sum: f64 = self.choices.iter().map(|choice| choice.propensity).sum();
         let in_range = self.choices.iter().all(|choice| (0.0..=1.0).contains(&choice.propensity));
-        if !in_range || (sum - 1.0).abs() > ROUNDING {
+        if !in_range || (sum - 1.0).abs() > PROPENSITY_ROUNDING {
             return Err(refuse("propensities that do not add up to 1"));
         }
         let chosen = self.choices.get(self.chosen).filter(|choice| choice.propensity > 0.0);

@@ -3,7 +3,7 @@
 use super::policy::best;
 use super::settings::NEW_UNTIL;
 use super::summary::buckets;
-use super::{Action, Decision, Features, Policy, Request, RequestSummary, Router};
+use super::{Action, AskedPlugin, Decision, Features, Policy, Request, RequestSummary, Router};
 use crate::LearnError;
 use clawhost_core::Message;
 use serde::Serialize;
@@ -20,6 +20,10 @@ pub enum Reason {
     WarmUp,
     /// The action has the highest expected utility.
     Best,
+    /// A plugin decides, and not what was learned.
+    Plugin,
+    /// The plugin that decides failed, so the incumbent decided.
+    Fallback,
     /// Another action is expected to be better, and the draw fell on this one: what is never tried cannot be learned.
     Exploration,
 }
@@ -92,19 +96,28 @@ impl Router {
     /// # Errors
     /// Those of [`Router::decide`].
     pub fn explain(&self, request: &Request<'_>) -> Result<Explanation, LearnError> {
-        let decision = self.decide(request)?;
-        let expected = self.expected(request.features)?;
-        let best = best(&self.estimated(request.features));
-        let reason = match &self.settings.policy {
+        self.explained(request.features, self.decide(request)?)
+    }
+
+    /// Says why a decision of this state was made.
+    ///
+    /// # Errors
+    /// Features of other names.
+    pub fn explained(&self, features: &Features, decision: Decision) -> Result<Explanation, LearnError> {
+        let expected = self.expected(features)?;
+        let best = best(&self.estimated(features));
+        let by_plugin = |plugin: &AskedPlugin| if plugin.failure.is_some() { Reason::Fallback } else { Reason::Plugin };
+        let learned = || match &self.settings.policy {
             Policy::Fixed(_) | Policy::Random => Reason::Policy,
             Policy::Learned if self.warm_up_left() > 0 => {
-                let incumbent = self.settings.incumbent.model(request.features, &self.table);
+                let incumbent = self.settings.incumbent.model(features, &self.table);
                 let incumbent = incumbent.and_then(|model| self.index(model)).ok();
                 if incumbent == Some(decision.chosen) { Reason::Incumbent } else { Reason::WarmUp }
             }
             Policy::Greedy | Policy::Learned if decision.chosen == best => Reason::Best,
             Policy::Greedy | Policy::Learned => Reason::Exploration,
         };
+        let reason = decision.plugin.as_ref().map_or_else(learned, by_plugin);
         let considered = expected.into_iter().zip(&decision.choices).zip(&self.arms);
         let considered = considered.map(|((expected, choice), arm)| Considered {
             action: expected.action,

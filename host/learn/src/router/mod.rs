@@ -14,6 +14,7 @@
 //! - Reward and use of every action are regressions on the [`Features`], updated outcome by outcome. Decisions follow by
 //!   inverse-gap weighting (SquareCB), whose propensities are known in closed form. The log of decisions can therefore be evaluated
 //!   ([`offline`]) for any other policy, and a new version of a router is promoted by it ([`promotion`]).
+//! - A plugin may decide in the place of all that ([`AskedPlugin`]). Its decisions have propensities, too, so all of it holds for their log.
 //! - Time is that of the caller; randomness is a seed of the caller. [`Router::decide`] changes nothing: a router changes only by
 //!   outcomes, by another table, or by spend.
 
@@ -25,6 +26,7 @@ mod features;
 mod layer;
 mod likeness;
 pub mod offline;
+mod plugin;
 mod policy;
 pub mod promotion;
 pub mod recorded;
@@ -44,6 +46,7 @@ pub use decision::{Choice, DECISION_FORMAT, Decision, Logged, Outcome};
 pub use explanation::{Considered, Explanation, LearnedAction, Reason};
 pub use features::{CLASS_BUCKETS, FEATURES, Features, RequestSummary};
 pub use likeness::{Likeness, REQUEST_BUCKETS, WORD_BUCKETS, word_buckets};
+pub use plugin::AskedPlugin;
 pub use policy::{Fixed, Policy};
 pub use settings::{
     CostWeight, EXPLORATION, FLOOR, FORGETTING, NEW_UNTIL, PATIENCE, RewardRange, RouterSettings, WARM_UP,
@@ -192,9 +195,14 @@ impl Router {
                 break;
             }
         }
+        Ok(self.decision(request, propensities, drawn))
+    }
+
+    /// The record of a decision with these probabilities, in the order of the actions.
+    fn decision(&self, request: &Request<'_>, propensities: Vec<f64>, chosen: usize) -> Decision {
         let actions = self.arms.iter().map(|arm| arm.action.clone());
         let choices = actions.zip(propensities).map(|(action, propensity)| Choice { action, propensity });
-        Ok(Decision {
+        Decision {
             format: DECISION_FORMAT,
             session: request.session.to_owned(),
             time: request.time,
@@ -203,8 +211,14 @@ impl Router {
             features: request.features.clone(),
             words: request.words.to_vec(),
             choices: choices.collect(),
-            chosen: drawn,
-        })
+            chosen,
+            plugin: None,
+        }
+    }
+
+    /// The probabilities of a policy that always takes one action.
+    fn only(&self, chosen: usize) -> Vec<f64> {
+        (0..self.arms.len()).map(|at| if at == chosen { 1.0 } else { 0.0 }).collect()
     }
 
     /// The probability of every action under a policy, in the order of [`Table::actions`].
@@ -213,12 +227,11 @@ impl Router {
     /// Features of other names, or a fixed policy whose model is not in the table.
     pub fn propensities(&self, policy: &Policy, features: &Features) -> Result<Vec<f64>, LearnError> {
         self.scale.check(features)?;
-        let only = |chosen: usize| (0..self.arms.len()).map(|at| if at == chosen { 1.0 } else { 0.0 }).collect();
         let uniform = (self.arms.len() as f64).recip();
         match policy {
             Policy::Random => Ok(vec![uniform; self.arms.len()]),
-            Policy::Fixed(fixed) => self.index(fixed.model(features, &self.table)?).map(only),
-            Policy::Greedy => Ok(only(best(&self.estimated(features)))),
+            Policy::Fixed(fixed) => self.index(fixed.model(features, &self.table)?).map(|chosen| self.only(chosen)),
+            Policy::Greedy => Ok(self.only(best(&self.estimated(features)))),
             Policy::Learned if self.learned >= self.settings.warm_up => {
                 Ok(inverse_gap(&self.estimated(features), self.learned, &self.settings))
             }

@@ -1,11 +1,13 @@
 //! A policy model that a router chooses: one decision per episode, held for all of its turns.
 //!
-//! The decision is a function of the router, of the messages before the first answer and of the episode's seed. So it needs no memory,
-//! holds over a resumed run, and can be made again from the record of an episode.
+//! The decision is a function of the router (or of the plugin that decides in its place), of the messages before the first answer and of the
+//! episode's seed. So it needs no memory, holds over a resumed run, and can be made again from the record of an episode.
 
+use super::plugin::{PluginDecision, RoutingFailures, decide_by_plugin};
 use async_trait::async_trait;
 use clawhost_core::{
-    AnsweringModel, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, ToolSpec,
+    AnsweringModel, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
+    RoutingPlugin, ToolSpec,
 };
 use clawhost_learn::LearnError;
 use clawhost_learn::router::{Action, Decision, Request, Router, failures, opening, seed_of};
@@ -24,6 +26,8 @@ pub struct RoutedModel {
     name: String,
     router: Arc<Router>,
     models: Arc<RoutedModels>,
+    /// What decides in the place of the router, and where its failures are counted.
+    plugin: Option<(RoutingPlugin, Arc<RoutingFailures>)>,
 }
 
 impl RoutedModel {
@@ -36,12 +40,32 @@ impl RoutedModel {
             let known = models.keys().cloned().collect::<Vec<_>>().join(", ");
             return Err(LearnError::UnknownModel { model: model.to_owned(), known });
         }
-        Ok(Self { name: name.to_owned(), router, models })
+        Ok(Self { name: name.to_owned(), router, models, plugin: None })
+    }
+
+    /// The same, for which a plugin decides. `failures` counts those of the plugin.
+    #[must_use]
+    pub fn with_plugin(self, plugin: RoutingPlugin, failures: Arc<RoutingFailures>) -> Self {
+        Self { plugin: Some((plugin, failures)), ..self }
     }
 
     /// The same models with another state of the router.
     pub(super) fn with(&self, router: &Router) -> Self {
         Self { router: Arc::new(router.clone()), ..self.clone() }
+    }
+
+    /// The decision about the session of a request.
+    async fn decide(&self, request: &ModelRequest) -> Result<Decision, LearnError> {
+        let opening = opening(&request.messages);
+        let seed = request.seed.unwrap_or_else(|| seed_of(opening));
+        let Some((plugin, failures)) = &self.plugin else {
+            return decide(&self.router, opening, &request.tools, seed, "", 0);
+        };
+        let (features, words) = self.router.request(opening, request.tools.len())?;
+        let asked = Request { session: "", time: 0, features: &features, words: &words, seed };
+        let PluginDecision { decision, failure } = decide_by_plugin(&self.router, plugin, &asked).await?;
+        failure.into_iter().for_each(|failure| failures.add(&self.name, failure));
+        Ok(decision)
     }
 
     async fn ask(&self, model: &str, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
@@ -63,18 +87,20 @@ impl Llm for RoutedModel {
     fn identity(&self) -> LlmIdentity {
         let models: Vec<LlmIdentity> = self.models.values().map(|model| model.identity()).collect();
         let models = serde_json::to_vec(&models).unwrap_or_default();
-        let version = self.router.identity().extended(&models);
+        let decides = match &self.plugin {
+            Some((plugin, _)) => self.router.identity_with(plugin),
+            None => self.router.identity(),
+        };
+        let version = decides.extended(&models);
         LlmIdentity { provider: "router".to_owned(), model: self.name.clone(), version: version.to_string() }
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let opening = opening(&request.messages);
-        let seed = request.seed.unwrap_or_else(|| seed_of(opening));
         let broken = |error: LearnError| ModelError::Refused(error.to_string());
-        let decision = decide(&self.router, opening, &request.tools, seed, "", 0).map_err(broken)?;
+        let decision = self.decide(request).await.map_err(broken)?;
         let Action { model, then } = decision.action().map_err(broken)?;
         let Some(then) = then else { return self.ask(model, request).await };
-        if failures(&request.messages) > failures(opening) {
+        if failures(&request.messages) > failures(opening(&request.messages)) {
             return self.ask(then, request).await;
         }
         match self.ask(model, request).await {

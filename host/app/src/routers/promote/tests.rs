@@ -1,5 +1,6 @@
 use super::super::candidate::{NewCandidate, add};
-use super::super::files::{add_to_log, decided, read_state, routers_folder};
+use super::super::files::{read_state, routers_folder};
+use super::super::log::{add_to_log, decided};
 use super::super::versions::{KEPT_VERSIONS, roll_back_router, router_versions};
 use super::super::{RouterBook, write_router};
 use super::*;

@@ -42,7 +42,7 @@ fn file(folder: &Path, ending: &str) -> PathBuf {
 
 fn live(folder: &Path) -> LiveRouter {
     let file = RouterFile::read(&file(folder, "toml")).unwrap();
-    LiveRouter::new("two", file.live(&super::super::routers_folder(folder), "two").unwrap())
+    LiveRouter::new("two", file.live(&super::super::routers_folder(folder), "two").unwrap(), None)
 }
 
 impl Bench {
@@ -80,7 +80,8 @@ impl Bench {
         self.sessions += 1;
         let name = format!("{RUN}/ep-{id}");
         let (request, at) = (ModelRequest::default(), self.clock.now_ms());
-        let chosen = self.live.choose(&Choosing { request: &request, session: Some(&name), at_ms: at }).unwrap();
+        let choosing = Choosing { request: &request, session: Some(&name), at_ms: at };
+        let chosen = self.live.choose(&choosing).await.unwrap();
         let routed = RoutedExchange {
             router: "two".into(),
             decision: Some(decision.map_or(chosen.decision, str::to_owned)),
@@ -190,6 +191,21 @@ async fn a_reward_is_learned_from_once() {
     assert_eq!((bench.learner().learned(), bench.learner().version()), (1, 1));
     bench.reward(id, -1.0).await;
     assert_eq!((bench.settle().await, bench.log().len()), ((0, 0, 0), 1), "a later verdict comes too late");
+}
+
+#[tokio::test]
+async fn a_line_that_a_killed_gateway_left_torn_is_cut_off_before_more_is_added() {
+    let mut bench = Bench::new(TWO).await;
+    bench.rewarded(0.75).await;
+    assert_eq!(bench.settle().await, (1, 0, 0));
+    let path = file(bench.folder.path(), "jsonl");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap();
+    bench.settling = Settling::new(&bench.workspace);
+    bench.rewarded(0.5).await;
+    assert_eq!(bench.settle().await, (1, 0, 0));
+    let rewards: Vec<f64> = bench.log().iter().map(|logged| logged.outcome.reward).collect();
+    assert_eq!(rewards, [0.75, 0.5]);
 }
 
 #[tokio::test]

@@ -42,13 +42,7 @@ pub(crate) async fn answer(
     // Scores of a given text are no turn of an agent.
     let begun = generates.then(|| {
         let identity = candidate.source.identity();
-        let recording = Recording {
-            dialect: call.shape.name(),
-            model: identity,
-            request: &recorded,
-            routing: None,
-            previous: None,
-        };
+        let recording = Recording { dialect: call.shape.name(), model: identity, request: &recorded, previous: None };
         let mut begun = exchange::begin(gateway, call, top, alias, recording);
         begun.priced(candidate.prices);
         begun

@@ -33,7 +33,7 @@ pub(crate) async fn answer(gateway: &Arc<Inner>, call: &Call) -> Result<Response
     let recorded = request.recorded(gateway.config.max_tokens);
     let begin = |candidate: &Candidate| {
         let model = candidate.source.identity();
-        let recording = Recording { dialect: NAME, model, request: &recorded, routing: None, previous: None };
+        let recording = Recording { dialect: NAME, model, request: &recorded, previous: None };
         let mut begun = exchange::begin(gateway, call, &top, &served.alias, recording);
         begun.priced(candidate.prices);
         begun

@@ -5,6 +5,7 @@ mod decisions;
 mod input;
 mod layer;
 mod offline;
+mod plugin;
 mod regression;
 mod shown;
 mod simulations;
