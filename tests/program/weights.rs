@@ -29,7 +29,7 @@ impl Game {
     }
 
     /// The result of the run without timing, and its output folder.
-    fn learned(&self, bench: &Bench, more: &[&str]) -> (Value, PathBuf) {
+    pub(crate) fn learned(&self, bench: &Bench, more: &[&str]) -> (Value, PathBuf) {
         let (document, timing) = without_timing(bench.json(&self.words(more)));
         (document, PathBuf::from(timing["out"].as_str().unwrap()))
     }
@@ -56,7 +56,7 @@ fn a_conversation_beyond_the_context_is_truncated_and_replays() {
     assert_eq!(refused.status.code(), Some(4), "{}", stderr(&refused));
 }
 
-fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

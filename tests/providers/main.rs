@@ -13,6 +13,7 @@ mod streams;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
+mod teacher;
 
 use clawhost_core::{Hint, IgnoredRequest, Llm as _, Message, ModelError, ModelRequest, Origin, Role, Secret, Secrets};
 use clawhost_providers::{

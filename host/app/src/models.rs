@@ -6,7 +6,7 @@ use crate::idle::{self, IdleTally};
 use crate::routers::{OpenRouter, RouterPlugins, router_name};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
-use clawhost_core::{KnownSecrets, Llm, Secret, Usage};
+use clawhost_core::{KnownSecrets, Llm, Secret, Teacher, TokenModel, Usage};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_gateway::ModelSource;
@@ -16,8 +16,8 @@ use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, Device
 use clawhost_model::tokens::TextHost;
 use clawhost_model::{LocalModel, ModelFolder, TokenCalls};
 use clawhost_providers::{
-    Account, Budget, Dialect, Endpoint, EndpointConfig, Guarded, Metered, Prices, Scripted, Spending, Upstream,
-    UpstreamConfig, key_from_file,
+    Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
+    Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
 use std::path::{Path, PathBuf};
@@ -449,6 +449,29 @@ impl ModelFactory {
         })?;
         let (upstream, model) = (Arc::new(upstream), name.to_owned());
         Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: options.passes_key }))
+    }
+
+    /// An endpoint as the teacher of a local model, metered by the budget. Checks that both have the same tokens, and that it names so many
+    /// likely ones.
+    ///
+    /// # Errors
+    /// The endpoint does not score given tokens, or has other tokens.
+    pub(crate) async fn teacher(
+        &self,
+        (spec, likely): (&str, u8),
+        learner: Arc<dyn TokenModel>,
+        events: &dyn EventSink,
+    ) -> Result<Arc<dyn Teacher>, AppError> {
+        let dialect = Dialect::OpenAi;
+        let rest = spec.strip_prefix(dialect.name()).and_then(|rest| rest.strip_prefix(':'));
+        let rest = rest.ok_or_else(|| RequestError::NoTeacher { teacher: spec.to_owned() })?;
+        let (endpoint, _) =
+            self.endpoint(dialect, Self::named(dialect, spec, rest)?, &ServedOptions::default(), events)?;
+        let teacher = EndpointTeacher::new(endpoint, learner);
+        let teacher = MeteredTeacher::new(teacher, self.budget, self.prices, self.spent.clone());
+        let refused = |error| RequestError::Teacher { teacher: spec.to_owned(), error };
+        teacher.check(likely).await.map_err(refused)?;
+        Ok(Arc::new(teacher))
     }
 
     fn metered(&self, model: Arc<dyn Llm>) -> Arc<dyn Llm> {

@@ -86,6 +86,8 @@ impl RequestError {
             Self::Example { .. } => "example",
             Self::NoExamples { .. } => "no_examples",
             Self::OtherTokenizer { .. } => "other_tokenizer",
+            Self::NoTeacher { .. } => "no_teacher",
+            Self::Teacher { .. } => "teacher",
             Self::NoAdapter { .. } => "no_adapter",
             Self::NoPlugin { .. } => "no_plugin",
         }

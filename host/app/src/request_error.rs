@@ -2,7 +2,7 @@
 
 use crate::MixtureError;
 use crate::error_words::{did_you_mean, differences, known_aliases, listed, which_model};
-use clawhost_core::{FEEDBACK_KEY_BYTES, InvalidFeedback, NotAdmitted, RUN_TAGS, RunId, UnknownOption};
+use clawhost_core::{FEEDBACK_KEY_BYTES, InvalidFeedback, ModelError, NotAdmitted, RUN_TAGS, RunId, UnknownOption};
 use clawhost_model::LocalModelError;
 use clawhost_run_config::Difference;
 
@@ -564,6 +564,22 @@ pub enum RequestError {
     OtherTokenizer {
         /// The folder of the teacher.
         folder: String,
+    },
+    /// A teacher that is asked over the network and cannot score given tokens.
+    #[error(
+        "{teacher}: no teacher; an endpoint must score given tokens, as openai:MODEL@ADDRESS of vLLM, SGLang or a gateway does"
+    )]
+    NoTeacher {
+        /// The text of the teacher.
+        teacher: String,
+    },
+    /// A teacher whose answers cannot be learned from.
+    #[error("the teacher {teacher} cannot be learned from: {error}")]
+    Teacher {
+        /// The text of the teacher.
+        teacher: String,
+        /// The problem.
+        error: ModelError,
     },
     /// Merging a model without an adapter.
     #[error("{folder} has no adapter to merge")]

@@ -37,7 +37,9 @@ impl RequestError {
             Self::NotConfirmed { .. } => vec![Hint::command("endpoints", "lists the confirmed addresses")],
             Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
             Self::NoAdapter { .. } => vec![Hint::change("adapter")],
-            Self::OtherTokenizer { .. } => vec![Hint::change("teacher")],
+            Self::OtherTokenizer { .. } | Self::NoTeacher { .. } | Self::Teacher { .. } => {
+                vec![Hint::change("teacher")]
+            }
             Self::NoPlugin { .. } => vec![Hint::change("plugins")],
             _ => Vec::new(),
         }

@@ -43,6 +43,17 @@ pub(crate) fn sequences() -> Vec<Sequence> {
         .collect()
 }
 
+/// The same, with other tokens beside those that are trained.
+pub(crate) fn sequences_with_beside() -> Vec<Sequence> {
+    let with_beside = |sequence: Sequence| {
+        let beside =
+            (0..sequence.trained().len() as u32).map(|place| (0..place % 3).map(|one| 7 * one + place).collect());
+        let beside = beside.collect();
+        sequence.with_beside(beside).unwrap()
+    };
+    sequences().into_iter().map(with_beside).collect()
+}
+
 /// The number of trained tokens.
 pub(crate) fn total(sequences: &[Sequence]) -> f64 {
     sequences.iter().map(|one| one.trained().len() as f64).sum()
@@ -53,8 +64,12 @@ pub(crate) fn likelihood(
     total: f64,
 ) -> impl Fn(usize, &[Vec<TokenScores>]) -> Result<Wanted<f64>, LocalModelError> + Sync {
     move |_, scores| {
-        let all = scores.iter().map(|unit| unit.iter().flat_map(|one| &one.logprobs).copied().collect::<Vec<f64>>());
-        let all: Vec<Vec<f64>> = all.collect();
+        let of = |one: &TokenScores| {
+            let beside = one.beside.iter().cloned().chain(std::iter::repeat_with(Vec::new));
+            let targets = one.logprobs.iter().zip(beside).flat_map(|(own, beside)| std::iter::once(*own).chain(beside));
+            targets.collect::<Vec<f64>>()
+        };
+        let all: Vec<Vec<f64>> = scores.iter().map(|unit| unit.iter().flat_map(of).collect()).collect();
         let loss = -all.iter().flatten().sum::<f64>() / total;
         Ok((all.iter().map(|unit| vec![-1.0 / total; unit.len()]).collect(), loss))
     }

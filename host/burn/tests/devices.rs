@@ -373,6 +373,7 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
                 version: answer.version,
                 restricted: false,
                 truncated: false,
+                taught: Vec::new(),
             };
             Member {
                 episode: EpisodeId(format!("ep-{number}-{member}")),

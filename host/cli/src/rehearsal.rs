@@ -4,7 +4,7 @@ use crate::summary::{environments, mixed};
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::budget::BudgetPlan;
-use clawhost_run_config::{AllowanceSpec, Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
+use clawhost_run_config::{AllowanceSpec, CreditUnit, Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
 
@@ -130,7 +130,34 @@ fn learns(out: &mut impl Write, weights: &WeightsSpec) -> std::io::Result<()> {
         1 => String::new(),
         steps => format!(", at most {} an iteration", counted(steps, "step")),
     };
-    writeln!(out, "learns      {what} by {}, {rule}, rate {}{steps}", weights.objective, weights.rate)
+    writeln!(out, "learns      {what} by {}, {rule}, rate {}{steps}", weights.objective, weights.rate)?;
+    match &weights.teacher {
+        Some(teacher) => writeln!(out, "teacher     {}, {}", escaped(teacher, 200), compared(weights.teacher_top)),
+        None => writeln!(out, "credit      {}{}", credited(weights.credit), weighted(weights)),
+    }
+}
+
+/// Which tokens of a teacher are compared.
+fn compared(top: u8) -> String {
+    match top {
+        0 => "by the drawn tokens".to_owned(),
+        top => format!("by its {} at every position and the rest", counted(u64::from(top), "most likely token")),
+    }
+}
+
+/// The weight of credit for turns, if it is not the usual one.
+fn weighted(weights: &WeightsSpec) -> String {
+    let weight = weights.credit_weight;
+    if weight == 1.0 { String::new() } else { format!(", with weight {weight}") }
+}
+
+/// What answers are credited with.
+fn credited(credit: CreditUnit) -> &'static str {
+    match credit {
+        CreditUnit::Episode => "of the episode, for all of its turns",
+        CreditUnit::Turn => "of the episode, and of each turn among turns after the same observation",
+        CreditUnit::Judge => "of the episode, and what rewards say of each turn",
+    }
 }
 
 /// Episodes other than those of training.

@@ -78,6 +78,8 @@ metrics! {
     LogprobMismatchMax = "logprob_mismatch_max",
     /// Mean advantage per token from distillation.
     DistillationAdvantageMean = "distillation_advantage_mean",
+    /// Mean mass of the policy outside of the teacher's most likely tokens.
+    DistillationTail = "distillation_tail",
     /// Mean advantage per token from rewards.
     RewardAdvantageMean = "reward_advantage_mean",
     /// Share of preference pairs whose chosen reply has the larger implicit reward.

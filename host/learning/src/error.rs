@@ -1,6 +1,6 @@
 //! Errors of a learning run, and reasons for an early end.
 
-use clawhost_core::{Hint, RunId, StoreError};
+use clawhost_core::{Hint, ModelError, RunId, StoreError};
 use clawhost_learn::LearnError;
 use clawhost_play::{FailureCount, PlayError, StopReason};
 
@@ -53,6 +53,9 @@ pub enum LearningError {
         /// The problem.
         why: String,
     },
+    /// The teacher of an objective that distils one gave no scores. Nothing was learned from the iteration.
+    #[error("the teacher cannot be learned from: {0}")]
+    Teacher(ModelError),
     /// A background task or thread ended unexpectedly.
     #[error("a task of the host stopped unexpectedly: {0}")]
     Host(String),
@@ -75,6 +78,7 @@ impl LearningError {
             Self::PlaybookChanged { .. } => "playbook-changed",
             Self::Checkpoint { .. } => "checkpoint",
             Self::Playbook { .. } => "playbook",
+            Self::Teacher(_) => "teacher",
             Self::Host(_) => "host",
         }
     }
@@ -88,7 +92,7 @@ impl LearningError {
             Self::Playbook { .. } => {
                 vec![Hint::command("playbook rollback", "serves an older version"), Hint::change("playbook")]
             }
-            Self::Learn(LearnError::Restore { .. }) => vec![Hint::Resume],
+            Self::Learn(LearnError::Restore { .. }) | Self::Teacher(_) => vec![Hint::Resume],
             _ => Vec::new(),
         }
     }

@@ -4,8 +4,8 @@
 use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::pass::{self, joined, refused};
-use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
-use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, ModelFolder, digest, memory};
+use crate::train::{Sequence, TokenScores, Trainer};
+use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
@@ -37,8 +37,6 @@ pub struct WeightsLayer {
     compared: bool,
     /// The initial weights, if the objective keeps the policy near them. With an adapter they are the base weights.
     reference: Option<Trainer>,
-    /// The model whose log-probs are learned from, if the objective distils one.
-    teacher: Option<Trainer>,
     /// Where weights are written, if requested.
     checkpoints: Option<CheckpointWriter>,
 }
@@ -63,12 +61,23 @@ fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence
 }
 
 fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
-    let temperature = if generated.temperature > 0.0 { generated.temperature } else { 1.0 };
+    let temperature = generated.logprob_temperature();
     generated
         .sequences
         .iter()
         .map(|sequence| Sequence::new(sequence.tokens.clone(), &sequence.mask, temperature))
         .collect()
+}
+
+/// The same, with the tokens that a teacher named beside each sampled one.
+fn with_likely(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+    let mut taught = generated.taught.iter();
+    let beside = |sequence: Sequence| {
+        let own = (&mut taught).take(sequence.trained().len());
+        let beside = own.map(|token| token.likely.iter().map(|(id, _)| *id).collect()).collect();
+        sequence.with_beside(beside)
+    };
+    sequences(generated)?.into_iter().map(beside).collect()
 }
 
 impl WeightsLayer {
@@ -97,7 +106,6 @@ impl WeightsLayer {
             host,
             compared: false,
             reference: None,
-            teacher: None,
             checkpoints: None,
         })
     }
@@ -110,21 +118,6 @@ impl WeightsLayer {
     /// Sets the reference weights for the objective's divergence.
     pub fn stay_near(&mut self, reference: Trainer) {
         self.reference = Some(reference);
-    }
-
-    /// Sets the model from which the objective distils. Its tokens must be those of this model. An adapter of its folder is merged.
-    ///
-    /// # Errors
-    /// The machine lacks memory for it, or the device does not accept it.
-    pub fn follow(&mut self, teacher: &ModelFolder) -> Result<(), LocalModelError> {
-        if self.device.is_processor() {
-            memory::check("the teacher", memory::of_weights(teacher.config.parameters()))?;
-        }
-        let config = Arc::new(teacher.config.clone());
-        let (settings, schedule) = (OptimizerSettings::default(), Schedule::constant(0.0));
-        let weights = teacher.weights.merged();
-        self.teacher = Some(self.device.trainer(&config, &weights, Trained::Full, settings, schedule)?);
-        Ok(())
     }
 
     /// Sets the writer for checkpoints.
@@ -224,19 +217,15 @@ impl Layer for WeightsLayer {
             }
             None => BTreeMap::new(),
         };
-        let mut teacher = match &self.teacher {
-            Some(teacher) => self.scored(|all| teacher.scores(all), &written, |_| true)?,
-            None => BTreeMap::new(),
-        };
         let mut groups = Vec::with_capacity(batch.groups.len());
         for group in &batch.groups {
             let mut members = Vec::with_capacity(group.members.len());
             for member in &group.members {
                 let Some(generated) = &member.generated else { continue };
                 let name = member.episode.to_string();
-                let (trainer, reference, teacher) = (old.remove(&name), reference.remove(&name), teacher.remove(&name));
+                let (trainer, reference) = (old.remove(&name), reference.remove(&name));
                 let recorded = generated.recorded(name, member.reward, lag(generated));
-                members.push(Trajectory::new(Recorded { trainer, reference, teacher, ..recorded })?);
+                members.push(Trajectory::new(Recorded { trainer, reference, ..recorded })?);
             }
             groups.push(TrajectoryGroup { task: group.task.clone(), members });
         }
@@ -258,7 +247,7 @@ impl Layer for WeightsLayer {
         let mut units = Vec::with_capacity(experience.trained().len());
         for trained in experience.trained() {
             let generated = written.get(&trained.trajectory().recorded().sequence);
-            units.push(generated.map(|one| sequences(one)).transpose().map_err(refused)?.unwrap_or_default());
+            units.push(generated.map(|one| with_likely(one)).transpose().map_err(refused)?.unwrap_or_default());
         }
         let steps = self.updates.divide(&experience, current);
         let first = steps.first().map(Vec::as_slice).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! A local model behind the port `TokenModel`: token ids in, token ids and log-probs out.
 
-use crate::generate::{Drawn, Engine, Finish, Request, Sampling, StopTexts, Watch};
+use crate::generate::{Answer, Drawn, Engine, Finish, Request, Sampling, Scored, StopTexts, Watch};
 use crate::token_texts::TokenTexts;
 use crate::tokens::Tokenizer;
 use crate::{ChatFormat, LocalModel, LocalModelError, ModelConfig};
 use async_trait::async_trait;
 use clawhost_core::{
-    AlternativeToken, AnsweringModel, Digest, ModelError, ScoredToken, ScoredTokens, TokenAnswer, TokenDelta,
-    TokenFinish, TokenModel, TokenRecord, TokenRequest, TokenSink, TokenVersion,
+    AlternativeToken, AnsweringModel, Digest, ModelError, ScoredToken, ScoredTokens, TaughtToken, Teacher, TokenAnswer,
+    TokenDelta, TokenFinish, TokenModel, TokenRecord, TokenRequest, TokenSink, TokenVersion,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -81,6 +81,21 @@ impl TokenCalls {
         let tokenizer = self.format().tokenizer.clone();
         let done = tokio::task::spawn_blocking(move || act(tokenizer)).await;
         Ok(done.map_err(|error| gone(&error))??)
+    }
+
+    /// The scores of given tokens from the second on, as their ids.
+    async fn scores(&self, tokens: &[u32], temperature: f32, alternatives: u8) -> Result<Answer, ModelError> {
+        let request = Request {
+            prompt: tokens.to_vec(),
+            sampling: Sampling { temperature, ..Sampling::default() },
+            seed: 0,
+            choice: 0,
+            max_tokens: 0,
+            alternatives: alternatives.into(),
+            end: Vec::new(),
+        };
+        let _place = self.place(tokens.len()).await?;
+        Ok(self.engine().ask(request).await?)
     }
 
     fn request(&self, request: &TokenRequest) -> Request {
@@ -191,18 +206,7 @@ impl TokenModel for TokenCalls {
     }
 
     async fn score(&self, tokens: &[u32], alternatives_wanted: u8) -> Result<ScoredTokens, ModelError> {
-        let request = Request {
-            prompt: tokens.to_vec(),
-            sampling: Sampling::default(),
-            seed: 0,
-            choice: 0,
-            max_tokens: 0,
-            alternatives: alternatives_wanted.into(),
-            end: Vec::new(),
-        };
-        let place = self.place(tokens.len()).await?;
-        let answer = self.engine().ask(request).await?;
-        drop(place);
+        let answer = self.scores(tokens, 1.0, alternatives_wanted).await?;
         let (model, tokens) = (self.named(answer.weights), tokens.to_vec());
         let tokens = self
             .with_tokenizer(move |tokenizer| {
@@ -213,16 +217,14 @@ impl TokenModel for TokenCalls {
                 let texts = TokenTexts::new(tokenizer).next(&asked)?;
                 let scores = std::iter::once(None).chain(answer.scores.iter().map(Some));
                 let token =
-                    |((id, text), score): ((&u32, crate::token_texts::TokenText), Option<&crate::generate::Scored>)| {
-                        ScoredToken {
-                            id: *id,
-                            text: text.text,
-                            offset: text.offset,
-                            logprob: score.map(|score| score.logprob),
-                            logprob_sampled: None,
-                            alternatives: score
-                                .map_or_else(Vec::new, |score| alternatives(&score.alternatives, text.others)),
-                        }
+                    |((id, text), score): ((&u32, crate::token_texts::TokenText), Option<&Scored>)| ScoredToken {
+                        id: *id,
+                        text: text.text,
+                        offset: text.offset,
+                        logprob: score.map(|score| score.logprob),
+                        logprob_sampled: None,
+                        alternatives: score
+                            .map_or_else(Vec::new, |score| alternatives(&score.alternatives, text.others)),
                     };
                 Ok(tokens.iter().zip(texts).zip(scores).map(token).collect())
             })
@@ -303,6 +305,15 @@ impl TokenModel for TokenCalls {
         let versions = vec![TokenVersion { version: answer.version, digest, tokens: drawn.len() }];
         let model = self.named(answer.weights);
         Ok(TokenAnswer { tokens: found.unwrap_or(tokens), text, finish, versions, model, record })
+    }
+}
+
+#[async_trait]
+impl Teacher for TokenCalls {
+    async fn teach(&self, tokens: &[u32], temperature: f32, likely: u8) -> Result<Vec<TaughtToken>, ModelError> {
+        let answer = self.scores(tokens, temperature, likely).await?;
+        let taught = |score: Scored| TaughtToken { logprob: score.logprob, likely: score.alternatives };
+        Ok(answer.scores.into_iter().map(taught).collect())
     }
 }
 

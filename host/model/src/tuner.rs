@@ -125,7 +125,12 @@ impl Tuner {
         let scores = self.scores(examples)?;
         let evaluations: Vec<Evaluation<'_>> = (0..)
             .zip(scores.iter().flatten())
-            .map(|(sequence, scores)| Evaluation { sequence, new: &scores.logprobs, entropy: Some(&scores.entropies) })
+            .map(|(sequence, scores)| Evaluation {
+                sequence,
+                new: &scores.logprobs,
+                entropy: Some(&scores.entropies),
+                ..Evaluation::default()
+            })
             .collect();
         let outcome = step.loss(&evaluations)?;
         Ok((outcome.loss, outcome.metrics))

@@ -9,8 +9,8 @@ use clawhost_core::{
     Secrets,
 };
 use clawhost_wire::{ANSWER_BYTES, WireError};
-use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{RequestBuilder, StatusCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -85,7 +85,7 @@ pub struct Endpoint {
 }
 
 /// Why an attempt failed.
-enum Attempt {
+pub(crate) enum Attempt {
     /// A retry may help; the server may say when.
     Again(ModelError, Option<Duration>),
     /// A retry would fail too.
@@ -159,6 +159,11 @@ impl Endpoint {
         self.config.known.secrets()
     }
 
+    /// The name of its model.
+    pub(crate) fn model(&self) -> &str {
+        &self.config.model
+    }
+
     /// The URL of requests.
     pub fn url(&self) -> &Url {
         &self.url
@@ -170,40 +175,87 @@ impl Endpoint {
         body: &serde_json::Value,
         passing: Option<&mut Passing<'_>>,
     ) -> Result<(ModelResponse, Came), Attempt> {
-        let unavailable = |text: String, wait| Attempt::Again(ModelError::Unavailable(text), wait);
         let post = self.client.post(self.url.clone()).json(body);
         let post = if passing.is_some() { post.timeout(self.longest_stream()) } else { post };
-        let sent = self.in_time(post.send()).await;
-        let response = sent.map_err(|why| unavailable(why, None))?;
-        let status = response.status();
-        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let wait = wait.and_then(|text| text.trim().parse::<f64>().ok()).filter(|seconds| *seconds >= 0.0);
-        let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
+        let (response, wait) = self.sent(post).await?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_stream = kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream");
         let streams = passing.is_some();
-        if let Some(passing) = passing.filter(|_| status.is_success() && is_stream) {
+        if let Some(passing) = passing.filter(|_| response.status().is_success() && is_stream) {
             return self.pieces(response, passing, wait).await.map(|response| (response, Came::InPieces));
         }
+        let text = self.whole(response, wait).await?;
+        let dialect = self.config.dialect;
+        match dialect.read(&text) {
+            Ok(response) => Ok((response, Came::Whole)),
+            // An event stream with a wrong content type: it is complete, and parsed as a stream.
+            Err(WireError::Streamed) if streams => {
+                let mut answer = dialect.stream();
+                let read = answer.push(text.as_bytes()).and_then(|_| answer.finish());
+                read.map(|(_, response)| (response, Came::AtOnce)).map_err(|error| self.unread(error, wait))
+            }
+            Err(error) => Err(self.unread(error, wait)),
+        }
+    }
+
+    /// Sends a request. Returns the head of the response, and the pause that it asks for.
+    async fn sent(&self, post: RequestBuilder) -> Result<(reqwest::Response, Option<Duration>), Attempt> {
+        let sent = self.in_time(post.send()).await;
+        let response = sent.map_err(|why| Attempt::Again(ModelError::Unavailable(why), None))?;
+        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let wait = wait.and_then(|text| text.trim().parse::<f64>().ok()).filter(|seconds| *seconds >= 0.0);
+        let wait = wait.map(|seconds| Duration::from_secs_f64(seconds.min(LONGEST_PAUSE.as_secs_f64())));
+        Ok((response, wait))
+    }
+
+    /// The body of a successful response.
+    async fn whole(&self, response: reqwest::Response, wait: Option<Duration>) -> Result<String, Attempt> {
+        let status = response.status();
         let text = match self.body(response).await {
             Ok(text) => text,
             Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::InvalidResponse(why))),
-            Err(Broken::Off(why)) => return Err(unavailable(why, wait)),
+            Err(Broken::Off(why)) => return Err(Attempt::Again(ModelError::Unavailable(why), wait)),
         };
-        if status.is_success() {
-            let dialect = self.config.dialect;
-            return match dialect.read(&text) {
-                Ok(response) => Ok((response, Came::Whole)),
-                // An event stream with a wrong content type: it is complete, and parsed as a stream.
-                Err(WireError::Streamed) if streams => {
-                    let mut answer = dialect.stream();
-                    let read = answer.push(text.as_bytes()).and_then(|_| answer.finish());
-                    read.map(|(_, response)| (response, Came::AtOnce)).map_err(|error| self.unread(error, wait))
-                }
-                Err(error) => Err(self.unread(error, wait)),
-            };
+        if status.is_success() { Ok(text) } else { Err(self.refused(status, &text, wait)) }
+    }
+
+    /// One attempt of a request at another path, whose answer is read as a whole.
+    pub(crate) async fn asked<T>(
+        &self,
+        url: &Url,
+        body: &serde_json::Value,
+        read: impl Fn(&str) -> Result<T, WireError>,
+    ) -> Result<T, Attempt> {
+        // The permit is released during pauses.
+        let _place = self.places.acquire().await;
+        let (response, wait) = self.sent(self.client.post(url.clone()).json(body)).await?;
+        let text = self.whole(response, wait).await?;
+        read(&text).map_err(|error| self.unread(error, wait))
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// There is none: a retry would fail too, or there were enough.
+    pub(crate) async fn again(&self, failed: Attempt, attempt: &mut u32, spread: u64) -> Result<(), ModelError> {
+        match failed {
+            Attempt::Final(error) => Err(error),
+            Attempt::Again(error, _) if *attempt >= self.config.retries => {
+                let tries = *attempt + 1;
+                Err(match error {
+                    once if tries == 1 => once,
+                    ModelError::Unavailable(text) => ModelError::Unavailable(format!("{text} ({tries} tries)")),
+                    other => other,
+                })
+            }
+            Attempt::Again(error, wait) => {
+                let pause = wait.unwrap_or_else(|| Self::pause(*attempt, spread.rotate_left(*attempt)));
+                tracing::debug!(%error, ?pause, attempt, "asking again");
+                tokio::time::sleep(pause).await;
+                *attempt += 1;
+                Ok(())
+            }
         }
-        Err(self.refused(status, &text, wait))
     }
 
     /// Why a received answer cannot be used.
@@ -403,21 +455,7 @@ impl Endpoint {
                 }
                 Err(Attempt::Final(error) | Attempt::Again(error, _)) if begun => return Err(error),
                 Err(Attempt::Final(ModelError::Refused(text))) if self.learns(&text) => body = write()?,
-                Err(Attempt::Final(error)) => return Err(error),
-                Err(Attempt::Again(error, _)) if attempt >= self.config.retries => {
-                    let tries = attempt + 1;
-                    return Err(match error {
-                        once if tries == 1 => once,
-                        ModelError::Unavailable(text) => ModelError::Unavailable(format!("{text} ({tries} tries)")),
-                        other => other,
-                    });
-                }
-                Err(Attempt::Again(error, wait)) => {
-                    let pause = wait.unwrap_or_else(|| Self::pause(attempt, spread.rotate_left(attempt)));
-                    tracing::debug!(%error, ?pause, attempt, "asking again");
-                    tokio::time::sleep(pause).await;
-                    attempt += 1;
-                }
+                Err(failed) => self.again(failed, &mut attempt, spread).await?,
             }
             if let Some(passing) = passing.as_deref_mut() {
                 passing.again();

@@ -19,6 +19,7 @@ mod otlp;
 mod passing;
 mod pinned;
 mod scripted;
+mod teacher;
 mod upstream;
 
 pub use dialect::Dialect;
@@ -28,7 +29,8 @@ pub use gateway_client::{GatewayClient, GatewayStream};
 pub use guarded::Guarded;
 pub use health::is_ready;
 pub use key_file::key_from_file;
-pub use metered::{Account, Budget, Ledger, Metered, Prices, Spending};
+pub use metered::{Account, Budget, Ledger, Metered, MeteredTeacher, Prices, Spending};
 pub use otlp::TraceCollector;
 pub use scripted::Scripted;
+pub use teacher::EndpointTeacher;
 pub use upstream::{Upstream, UpstreamAnswer, UpstreamConfig, UpstreamError};

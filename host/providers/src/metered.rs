@@ -1,9 +1,10 @@
 //! Budgets: a run's spending in tokens and money is limited by the operator.
 
+use crate::EndpointTeacher;
 use async_trait::async_trait;
 use clawhost_core::{
-    DeltaSink, IgnoredRequest, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse, Usage,
-    estimated_tokens,
+    DeltaSink, IgnoredRequest, Llm, LlmIdentity, Meter, ModelDelta, ModelError, ModelRequest, ModelResponse,
+    TaughtToken, Teacher, Usage, estimated_tokens,
 };
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,6 +108,19 @@ impl Meter for Ledger {
 /// else.
 pub struct Metered {
     model: Arc<dyn Llm>,
+    meter: Metering,
+}
+
+/// A teacher with a budget, in the same way.
+#[derive(Debug)]
+pub struct MeteredTeacher {
+    teacher: EndpointTeacher,
+    meter: Metering,
+}
+
+/// A budget, and what is spent of it.
+#[derive(Debug)]
+struct Metering {
     budget: Budget,
     prices: Option<Prices>,
     account: Arc<Account>,
@@ -114,18 +128,20 @@ pub struct Metered {
 
 impl std::fmt::Debug for Metered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Metered").field("model", &self.model.identity()).field("budget", &self.budget).finish()
+        f.debug_struct("Metered").field("model", &self.model.identity()).field("budget", &self.meter.budget).finish()
     }
 }
 
 impl Metered {
     /// Wraps a model with a budget. Models that share an account share the budget.
     pub fn new(model: Arc<dyn Llm>, budget: Budget, prices: Option<Prices>, account: Arc<Account>) -> Self {
-        Self { model, budget, prices, account }
+        Self { model, meter: Metering { budget, prices, account } }
     }
+}
 
+impl Metering {
     /// Whether the budget allows a request with so many tokens in flight.
-    fn check(&self, spent: &Spending, in_flight: u64) -> Result<(), ModelError> {
+    fn allows(&self, spent: &Spending, in_flight: u64) -> Result<(), ModelError> {
         let tokens = spent.usage.tokens().saturating_add(in_flight);
         if let Some(limit) = self.budget.tokens.filter(|limit| tokens >= *limit) {
             return Err(ModelError::Budget(format!("{tokens} of {limit} tokens")));
@@ -138,19 +154,20 @@ impl Metered {
         Ok(())
     }
 
-    /// Counts a request as in flight as soon as the budget allows it.
-    async fn admit(&self, request: &ModelRequest) -> Result<Bill<'_>, ModelError> {
-        let read = Usage { prompt_tokens: estimated_tokens(request.bytes()), ..Usage::default() };
+    /// Counts a request that reads so many tokens as in flight as soon as the budget allows it.
+    async fn admit(&self, prompt_tokens: u64) -> Result<Bill<'_>, ModelError> {
+        let read = Usage { prompt_tokens, ..Usage::default() };
         loop {
             let mut ended = std::pin::pin!(self.account.ended.notified());
             // From here on no end is missed.
             ended.as_mut().enable();
             {
                 let mut spent = self.account.spending();
-                self.check(&spent, 0)?;
-                if self.check(&spent, spent.in_flight).is_ok() {
+                self.allows(&spent, 0)?;
+                if self.allows(&spent, spent.in_flight).is_ok() {
                     spent.in_flight = spent.in_flight.saturating_add(read.tokens());
-                    return Ok(Bill { metered: self, read, reported: Usage::default(), written: 0, is_paid: false });
+                    let (account, prices, reported) = (&*self.account, self.prices, Usage::default());
+                    return Ok(Bill { account, prices, read, reported, written: 0, is_paid: false });
                 }
             }
             ended.await;
@@ -165,7 +182,7 @@ impl Llm for Metered {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
-        let mut bill = self.admit(request).await?;
+        let mut bill = self.meter.admit(estimated_tokens(request.bytes())).await?;
         let answered = self.model.complete(request).await;
         match &answered {
             Ok(response) => bill.pay(response),
@@ -177,7 +194,7 @@ impl Llm for Metered {
     /// An answer that is interrupted, or not read to its end, costs the usage that the endpoint reported until then. Some
     /// endpoints report it only at the end: then what was read and written so far is estimated.
     async fn stream(&self, request: &ModelRequest, sink: &mut dyn DeltaSink) -> Result<ModelResponse, ModelError> {
-        let mut bill = self.admit(request).await?;
+        let mut bill = self.meter.admit(estimated_tokens(request.bytes())).await?;
         let answered = self.model.stream(request, &mut Counting { sink, bill: &mut bill }).await;
         match &answered {
             Ok(response) => bill.pay(response),
@@ -187,9 +204,49 @@ impl Llm for Metered {
     }
 }
 
+impl MeteredTeacher {
+    /// Wraps a teacher with a budget. Models that share an account share the budget.
+    pub fn new(teacher: EndpointTeacher, budget: Budget, prices: Option<Prices>, account: Arc<Account>) -> Self {
+        Self { teacher, meter: Metering { budget, prices, account } }
+    }
+
+    /// Compares the texts of some tokens with those of the model that learns, and asks once for so many likely tokens.
+    ///
+    /// # Errors
+    /// Those of the check, or the budget is spent.
+    pub async fn check(&self, likely: u8) -> Result<(), ModelError> {
+        let probe = self.teacher.probe();
+        let requests = 1 + usize::from(likely > 0);
+        self.paid(probe.len() * requests, self.teacher.check(&probe, likely)).await
+    }
+
+    /// Pays for reading so many tokens, which is all that scoring them costs.
+    async fn paid<T>(
+        &self,
+        tokens: usize,
+        answer: impl Future<Output = Result<T, ModelError>>,
+    ) -> Result<T, ModelError> {
+        let mut bill = self.meter.admit(tokens as u64).await?;
+        let answered = answer.await;
+        match &answered {
+            Ok(_) => bill.settle(bill.read, false),
+            Err(error) => bill.failed(error),
+        }
+        answered
+    }
+}
+
+#[async_trait]
+impl Teacher for MeteredTeacher {
+    async fn teach(&self, tokens: &[u32], temperature: f32, likely: u8) -> Result<Vec<TaughtToken>, ModelError> {
+        self.paid(tokens.len(), self.teacher.teach(tokens, temperature, likely)).await
+    }
+}
+
 /// What one request costs. Charged when it is dropped, because the future of a request may be dropped.
 struct Bill<'a> {
-    metered: &'a Metered,
+    account: &'a Account,
+    prices: Option<Prices>,
     /// An estimate of what the model reads.
     read: Usage,
     /// What the endpoint reported so far.
@@ -202,11 +259,15 @@ struct Bill<'a> {
 impl Bill<'_> {
     /// The answer is complete.
     fn pay(&mut self, response: &ModelResponse) {
+        self.settle(response.usage, response.ignored.contains(&IgnoredRequest::Usage));
+    }
+
+    fn settle(&mut self, usage: Usage, is_estimated: bool) {
         self.is_paid = true;
-        let mut spent = self.metered.account.spending();
-        spent.add(response.usage, self.metered.prices);
+        let mut spent = self.account.spending();
+        spent.add(usage, self.prices);
         spent.calls += 1;
-        spent.estimated += u64::from(response.ignored.contains(&IgnoredRequest::Usage));
+        spent.estimated += u64::from(is_estimated);
     }
 
     /// The answer cannot be used. The endpoint may have worked for it, so what it read is charged if nothing is known.
@@ -227,13 +288,13 @@ impl Bill<'_> {
 
 impl Drop for Bill<'_> {
     fn drop(&mut self) {
-        let mut spent = self.metered.account.spending();
+        let mut spent = self.account.spending();
         spent.in_flight = spent.in_flight.saturating_sub(self.read.tokens());
         if !self.is_paid {
-            spent.add(self.interrupted(), self.metered.prices);
+            spent.add(self.interrupted(), self.prices);
         }
         drop(spent);
-        self.metered.account.ended.notify_waiters();
+        self.account.ended.notify_waiters();
     }
 }
 

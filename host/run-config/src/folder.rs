@@ -10,6 +10,7 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
     }
     match (key, value) {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => Value::Text(plugin_in(folder, &text)),
+        (Key::Teacher, Value::Text(text)) if is_endpoint(&text) => Value::Text(text),
         (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => {
             Value::Text(path(folder, &text))
         }
@@ -22,6 +23,11 @@ pub(crate) fn from_here(key: Key, value: Value, folder: &str) -> Value {
     }
 }
 
+/// Whether a teacher is asked over the network, and is no folder.
+pub(crate) fn is_endpoint(teacher: &str) -> bool {
+    ["openai:", "anthropic:"].iter().any(|kind| teacher.starts_with(kind))
+}
+
 /// The paths that a value names, as [`from_here`] finds them.
 pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
     let file = |text: &'_ str| text.find(['?', '#']).unwrap_or(text.len());
@@ -31,6 +37,7 @@ pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
     };
     match (key, value) {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => vec![text.get(..file(text)).unwrap_or_default()],
+        (Key::Teacher, Value::Text(text)) if is_endpoint(text) => Vec::new(),
         (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
         (Key::Policy, Value::Text(text)) => of_policy(text).and_then(|at| text.get(at..)).into_iter().collect(),
         (Key::Rewards | Key::Reflectors | Key::Mix, Value::Texts(texts)) => {
@@ -95,6 +102,7 @@ mod tests {
         check(Key::EvolveReflector, "r.wasm", "runs/a/r.wasm");
         check(Key::Model, "tiny", "runs/a/tiny");
         check(Key::Teacher, "large", "runs/a/large");
+        check(Key::Teacher, "openai:m@http://h/v1", "openai:m@http://h/v1");
         check(Key::SystemPromptFile, "p.txt", "runs/a/p.txt");
         check(Key::Out, "/out", "/out");
         check(Key::Policy, "script:answers.txt", "script:runs/a/answers.txt");

@@ -277,10 +277,14 @@ keys! {
 
     Objective, "objective", WEIGHTS, text, fixed("dapo"), LEARN, decides, Weights, "NAME",
         "The objective that is minimised: grpo, dapo, dr_grpo, rloo, is, cispo or gspo from rewards, or opd from a teacher; with one step per iteration, dapo and cispo are the same";
-    Teacher, "teacher", WEIGHTS, text, none, LEARN, decides, Weights, "DIR",
-        "The folder of a local model with the same tokenizer, for the objective opd: its log-probs of the answers are learned from, and no rewards";
+    Teacher, "teacher", WEIGHTS, text, none, LEARN, decides, Weights, "DIR|openai:MODEL@ADDRESS",
+        "A model with the same tokenizer, for the objective opd: a local folder, or an endpoint that scores given tokens (vLLM, SGLang, a gateway). Its log-probs of the answers are learned from, and no rewards";
+    TeacherTop, "teacher_top", WEIGHTS, whole(0..=20), fixed(0), LEARN, decides, Weights, "K",
+        "Most likely tokens of the teacher that are compared at every position, with all others as one more; 0: the drawn token alone";
     Credit, "credit", WEIGHTS, text, fixed("episode"), LEARN, decides, Weights, "UNIT",
-        "What answers are credited with: episode (its reward against those of its group), or turn (besides, what followed a turn against what followed other turns of the group after the same observation)";
+        "What answers are credited with: episode (its reward against those of its group); turn (besides, what followed a turn against what followed other turns of the group after the same observation); or judge (besides, what rewards say of a turn against what they say of the turns at the same place in the group)";
+    CreditWeight, "credit_weight", WEIGHTS, number(f64::MIN_POSITIVE..=10.0), fixed(1.0), LEARN, decides, Weights, "WEIGHT",
+        "Weight of what turns are credited with, beside that of their episode";
     Epochs, "epochs", WEIGHTS, whole(1..=64), fixed(1), LEARN, decides, Weights, "N",
         "Passes over the episodes of an iteration; the bounds of an objective act only with more than one step per iteration";
     Minibatches, "minibatches", WEIGHTS, whole(1..=1024), fixed(1), LEARN, decides, Weights, "N",
@@ -393,7 +397,7 @@ impl Key {
     pub fn choices(self) -> &'static [&'static str] {
         match self {
             Self::Objective => &["grpo", "dapo", "dr_grpo", "rloo", "is", "cispo", "gspo", DISTILLATION],
-            Self::Credit => &["episode", "turn"],
+            Self::Credit => &["episode", "turn", "judge"],
             Self::Schedule => &["joint", "turns"],
             Self::Optimizer => &["muon", "adamw"],
             Self::AdapterTargets => &["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],

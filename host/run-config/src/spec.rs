@@ -1,5 +1,6 @@
 //! A resolved run: every default is filled in, and every rule holds.
 
+use crate::folder::is_endpoint;
 use crate::{Expected, Grant, Layer, PartSpec, PluginSpec, Price, RewardSpec, Verb};
 use clawhost_core::{Attributes, Digest, LlmIdentity, RunLabels, RunName, RunTag, counted};
 use serde::{Deserialize, Serialize};
@@ -401,12 +402,18 @@ pub struct EvolveSpec {
 pub struct WeightsSpec {
     /// The loss.
     pub objective: String,
-    /// The folder of the teacher, for distillation alone.
+    /// The teacher, for distillation alone: a folder, or an endpoint ([`WeightsSpec::teacher_endpoint`]).
     #[serde(default)]
     pub teacher: Option<String>,
+    /// Most likely tokens of the teacher that are compared at every position. 0: the drawn token alone.
+    #[serde(default)]
+    pub teacher_top: u8,
     /// What answers are credited with.
     #[serde(default)]
     pub credit: CreditUnit,
+    /// Weight of what turns are credited with, beside that of their episode.
+    #[serde(default = "full_weight")]
+    pub credit_weight: f64,
     /// Passes over the episodes of an iteration.
     pub epochs: u32,
     /// Most steps of a pass.
@@ -446,6 +453,13 @@ pub struct WeightsSpec {
     pub before: Option<Digest>,
 }
 
+impl WeightsSpec {
+    /// The teacher, if it is asked over the network: `openai:MODEL@ADDRESS`.
+    pub fn teacher_endpoint(&self) -> Option<&str> {
+        self.teacher.as_deref().filter(|teacher| is_endpoint(teacher))
+    }
+}
+
 /// When each of several layers learns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -476,6 +490,13 @@ pub enum CreditUnit {
     Episode,
     /// Besides, what followed their turn.
     Turn,
+    /// Besides, what rewards say of their turn.
+    Judge,
+}
+
+/// The weight in documents that have none.
+fn full_weight() -> f64 {
+    1.0
 }
 
 impl CreditUnit {
@@ -484,6 +505,7 @@ impl CreditUnit {
         match self {
             Self::Episode => "episode",
             Self::Turn => "turn",
+            Self::Judge => "judge",
         }
     }
 }

@@ -3,8 +3,8 @@
 use crate::key::Preset;
 use crate::resolve::learn::DIVIDED;
 use crate::{
-    Amount, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source, Value, Verb,
-    WeightsSpec, Work,
+    Amount, CreditUnit, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source,
+    Value, Verb, WeightsSpec, Work,
 };
 
 impl RunSpec {
@@ -150,7 +150,13 @@ impl Setter {
     fn weights(&mut self, weights: &WeightsSpec) {
         self.text(Key::Objective, weights.objective.clone());
         self.text(Key::Teacher, weights.teacher.clone());
+        if weights.teacher.is_some() {
+            self.whole(Key::TeacherTop, u64::from(weights.teacher_top));
+        }
         self.text(Key::Credit, weights.credit.name().to_owned());
+        if weights.credit != CreditUnit::Episode {
+            self.number(Key::CreditWeight, weights.credit_weight);
+        }
         self.whole(Key::Epochs, u64::from(weights.epochs));
         self.whole(Key::Minibatches, u64::from(weights.minibatches));
         self.number(Key::Rate, weights.rate);

@@ -3,11 +3,13 @@
 
 mod answer;
 mod generate;
+mod scores;
 mod text_request;
 mod token_fields;
 
 pub use answer::{TextChoice, TokenIds, body, end, error_event, event, version_pairs};
 pub use generate::Generated;
+pub use scores::{EchoedToken, TokenName, echoed_tokens, score_request};
 pub use text_request::{
     DetokenizeRequest, GenerateRequest, MOST_ANSWERS, MOST_LOGPROBS, MOST_N, MOST_PROMPT_TOKENS, Prompt, TextRequest,
     TokenizeRequest,

@@ -8,6 +8,9 @@
 //! An answer without a vote does not count. The value with more votes than any other is the verdict; its confidence is
 //! its share of the requested votes. Without such a value the verdict is `not-applicable`; without any vote, or if the
 //! model does not answer, it is `failed`.
+//!
+//! With `turns=judge` the model is also asked about every turn, once for each, with what was there up to this turn. Its votes are the
+//! scores of the turns, and do not change the value.
 
 mod material;
 
@@ -29,6 +32,8 @@ const RUBRIC: &str = "Did the agent do what the task asks, correctly and complet
 const DEFAULT_BYTES: usize = 24_000;
 /// All votes of one verdict are requested from the host in one call, which allows 2 MiB.
 const BYTES: std::ops::RangeInclusive<usize> = 1000..=60_000;
+/// Turns that are asked about in one call: as many as votes, so that they fit as well.
+const TURNS_AT_ONCE: usize = MOST_VOTES as usize;
 
 impl Reward for Judge {
     const NAME: &'static str = "reward-judge";
@@ -45,6 +50,7 @@ impl Reward for Judge {
             OptionSpec::new("max_bytes", "24000", "most bytes of the episode that are shown, 1000 to 60000"),
             OptionSpec::new("rubric", RUBRIC, "what makes an episode good"),
             OptionSpec::new("reference", "show", "whether the judge sees the task's reference: show or hide"),
+            OptionSpec::new("turns", "ignore", "judge: ask about every turn, too, once for each; or ignore"),
         ]
     }
 
@@ -53,38 +59,57 @@ impl Reward for Judge {
     }
 
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
-        let Settings { votes, temperature, max_tokens, max_bytes, show_reference } = Settings::of(context)?;
+        let Settings { votes, temperature, max_tokens, max_bytes, show_reference, judges_turns } =
+            Settings::of(context)?;
         if matches!(episode.ending(), Ending::Failed(_)) {
             return Ok(Verdict::NotApplicable("the episode failed".into()));
         }
         let rubric = context.option("rubric").unwrap_or(RUBRIC);
-        let question = material::question(episode, rubric, show_reference, max_bytes);
+        let question = |turns| material::question(episode, turns, rubric, show_reference, max_bytes);
         let alias = context.option("alias").unwrap_or(ALIAS);
-        let ask = |vote: u32| Request {
+        let ask = |question: String, number: u64| Request {
             alias: alias.to_owned(),
-            messages: vec![Message::text(Role::System, material::INSTRUCTION), Message::user(question.clone())],
+            messages: vec![Message::text(Role::System, material::INSTRUCTION), Message::user(question)],
             tools: Vec::new(),
             max_tokens,
             temperature,
-            seed: Some(context.seed.wrapping_add(u64::from(vote))),
+            seed: Some(context.seed.wrapping_add(number)),
             stop: Vec::new(),
             extra: Vec::new(),
         };
-        let requests: Vec<Request> = (0..votes).map(ask).collect();
-        let answers = complete_batch(&requests).map_err(error_text)?;
+        let about_all = question(None);
+        let asked = (0..votes).map(|number| ask(about_all.clone(), number.into())).collect::<Vec<_>>();
         let mut counted = [0u32; 3];
-        for answer in answers {
-            let text = answer.map_err(|error| format!("the judge did not answer: {}", error_text(error)))?;
-            let text = text.message.plain_text();
-            match vote(&text) {
-                Some(vote) => {
-                    counted.iter_mut().zip(VOTES).filter(|(_, known)| *known == vote).for_each(|(n, _)| *n += 1)
-                }
-                None => log::warn(&format!("no vote in: {}", text.chars().take(200).collect::<String>())),
-            }
+        for vote in voted(&asked)?.into_iter().flatten() {
+            counted.iter_mut().zip(VOTES).filter(|(_, known)| *known == vote).for_each(|(n, _)| *n += 1);
         }
-        decide(counted, votes)
+        let verdict = decide(counted, votes)?;
+        if !judges_turns || verdict.value().is_none() {
+            return Ok(verdict);
+        }
+        let turns: Vec<usize> = (1..=episode.turns().len()).collect();
+        let mut scores = Vec::with_capacity(turns.len());
+        for some in turns.chunks(TURNS_AT_ONCE) {
+            let asked: Vec<Request> = some.iter().map(|turn| ask(question(Some(*turn)), *turn as u64)).collect();
+            // Without a vote nothing can be told.
+            scores.extend(voted(&asked)?.into_iter().map(|vote| f64::from(vote.unwrap_or(0))));
+        }
+        Ok(verdict.with_turns(scores))
     }
+}
+
+/// The votes in the answers to some requests. `None`: an answer has none.
+fn voted(requests: &[Request]) -> Result<Vec<Option<i8>>> {
+    let mut votes = Vec::with_capacity(requests.len());
+    for answer in complete_batch(requests).map_err(error_text)? {
+        let text = answer.map_err(|error| format!("the judge did not answer: {}", error_text(error)))?;
+        let text = text.message.plain_text();
+        votes.push(vote(&text));
+        if vote(&text).is_none() {
+            log::warn(&format!("no vote in: {}", text.chars().take(200).collect::<String>()));
+        }
+    }
+    Ok(votes)
 }
 
 struct Settings {
@@ -93,6 +118,7 @@ struct Settings {
     max_tokens: u32,
     max_bytes: usize,
     show_reference: bool,
+    judges_turns: bool,
 }
 
 impl Settings {
@@ -116,7 +142,12 @@ impl Settings {
             "hide" => false,
             other => return Err(format!("reference={other} is neither show nor hide").into()),
         };
-        Ok(Self { votes, temperature, max_tokens, max_bytes, show_reference })
+        let judges_turns = match context.option("turns").unwrap_or("ignore") {
+            "judge" => true,
+            "ignore" => false,
+            other => return Err(format!("turns={other} is neither judge nor ignore").into()),
+        };
+        Ok(Self { votes, temperature, max_tokens, max_bytes, show_reference, judges_turns })
     }
 }
 
@@ -216,6 +247,35 @@ mod tests {
     }
 
     #[test]
+    fn every_turn_is_judged_by_what_was_there_up_to_it() {
+        let counted = || {
+            let begun = Recording::of(Task::new("train", "t", "Count"));
+            let turn = |recording: Recording, number: u32| {
+                recording.observed(format!("say {number}")).acted(Message::assistant(format!("said {number}")))
+            };
+            (1..=20).fold(begun, turn).observed("the end").ended(Ending::Terminated)
+        };
+        set_llm(|request| {
+            let text = request.messages[1].plain_text();
+            let shown = text.matches("[agent] said").count();
+            let is_this_turn = text.contains(&format!("Judge turn {shown} of")) && !text.contains("the end");
+            Ok(response(match text.contains("Judge turn") {
+                false => "\\boxed{1}",
+                true if !is_this_turn => "this is another turn",
+                true if shown % 3 == 0 => "no idea",
+                true if shown % 2 == 0 => "\\boxed{-1}",
+                true => "\\boxed{1}",
+            }))
+        });
+        let scored = |options: &[(&str, &str)]| judge::<Judge>(vec![counted()], options).unwrap().remove(0);
+        let Verdict::Scored { value, per_turn, .. } = scored(&[("turns", "judge")]) else { panic!("it has a value") };
+        assert_eq!((value, per_turn.len()), (1.0, 20));
+        assert_eq!(per_turn[..6], [1.0, -1.0, 0.0, -1.0, 1.0, 0.0]);
+        let Verdict::Scored { per_turn, .. } = scored(&[]) else { panic!("it has a value") };
+        assert!(per_turn.is_empty());
+    }
+
+    #[test]
     fn settings_are_checked_before_anything_is_asked() {
         set_llm(|_| panic!("asked"));
         for (name, value) in [
@@ -225,6 +285,7 @@ mod tests {
             ("reference", "maybe"),
             ("max_tokens", "0"),
             ("max_bytes", "500000"),
+            ("turns", "maybe"),
         ] {
             let verdict = judge::<Judge>(vec![episode("x")], &[(name, value)]).unwrap().remove(0);
             assert!(matches!(verdict, Verdict::Failed(_)), "{name}={value}");

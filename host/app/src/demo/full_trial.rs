@@ -230,7 +230,10 @@ impl<'a> FullTrial<'a> {
             evaluate_episodes: 0,
         };
         let demonstrator: Arc<dyn Llm> = Arc::new(Demonstrator::new(self.model.clone()));
-        WeightsStage::new(plan, WeightsPorts { weights: self.weights.clone(), demonstrator: Some(demonstrator) })
+        WeightsStage::new(
+            plan,
+            WeightsPorts { weights: self.weights.clone(), demonstrator: Some(demonstrator), teaching: None },
+        )
     }
 
     fn harness_stage(&self, budget: BudgetPlan) -> HarnessStage {

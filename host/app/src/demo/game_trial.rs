@@ -134,7 +134,8 @@ impl<'a> GameTrial<'a> {
             evaluate_every: 0,
             evaluate_episodes: 0,
         };
-        let weights = WeightsPorts { weights: self.weights.clone(), demonstrator: Some(self.demonstrator()) };
+        let weights =
+            WeightsPorts { weights: self.weights.clone(), demonstrator: Some(self.demonstrator()), teaching: None };
         let ports = LearnPorts {
             play: Ports { store: learning.clone(), rewards, ..self.ports.clone() },
             learning,

@@ -73,7 +73,7 @@ async fn prepare<'a>(
     let mut play = session.ports();
     let mut stages: Vec<Box<dyn LearningStage>> = Vec::new();
     if let (Some(model), Some(weights)) = (&model, session.spec.weights().cloned()) {
-        stages.push(Box::new(model.stage(&session, &weights).await?));
+        stages.push(Box::new(model.stage(&session, &weights, events).await?));
         if let Some(named) = session.spec.weights_mut() {
             named.before = Some(model.before);
         }

@@ -4,15 +4,15 @@ use crate::events::{Event, EventSink, Warning};
 use crate::models::{folder_name, read_folder};
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
-use clawhost_core::Digest;
-use clawhost_learn::policy::{Credit, Difficulty, PolicyGradient, Truncation, TurnCredit, Updates};
-use clawhost_learning::{WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
+use clawhost_core::{Digest, Teacher};
+use clawhost_learn::policy::{Credit, Difficulty, JudgeCredit, PolicyGradient, Truncation, TurnCredit, Updates};
+use clawhost_learning::{Teaching, WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
-    WeightsLayer, digest,
+    TokenCalls, WeightsLayer, digest,
 };
-use clawhost_run_config::{CreditUnit, Layer, Optimizer, RunSpec, Truncated, WeightsSpec};
+use clawhost_run_config::{CreditUnit, Key, Layer, Optimizer, RunSpec, Truncated, WeightsSpec};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,8 @@ const FLOOR: f64 = 0.1;
 pub(super) struct LearningModel {
     found: ModelFolder,
     settings: LearningSettings,
-    /// The digest of the weights of the teacher.
-    teacher: Option<Digest>,
+    /// A teacher in a folder, and the digest of its weights.
+    teacher: Option<(Arc<LocalModel>, Digest)>,
     pub(super) model: Arc<LocalModel>,
     pub(super) before: Digest,
     weights: Arc<Mutex<WeightsLayer>>,
@@ -52,8 +52,12 @@ fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<P
     }
     gradient.credit = match weights.credit {
         CreditUnit::Episode => Credit::Episode,
-        CreditUnit::Turn => Credit::Turn(TurnCredit::default()),
+        CreditUnit::Turn => Credit::Turn(TurnCredit { weight: weights.credit_weight, ..TurnCredit::default() }),
+        CreditUnit::Judge => Credit::Judge(JudgeCredit { weight: weights.credit_weight }),
     };
+    if let Some(distillation) = &mut gradient.distillation {
+        distillation.top = weights.teacher_top;
+    }
     gradient.kl = weights.kl;
     Ok(gradient)
 }
@@ -89,18 +93,19 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
     })
 }
 
-/// A teacher for this model.
-fn teacher(
+/// A teacher in a folder for this model, with the digest of its weights. An adapter in the folder is part of it.
+fn local_teacher(
     place: &Path,
     learner: &ModelFolder,
     machine: &ModelSettings,
     events: &dyn EventSink,
-) -> Result<ModelFolder, AppError> {
+) -> Result<(Arc<LocalModel>, Digest), AppError> {
     let teacher = read_folder(place, &machine.texts, events)?;
-    match teacher.has_tokenizer_of(learner) {
-        true => Ok(teacher),
-        false => Err(RequestError::OtherTokenizer { folder: place.display().to_string() }.into()),
+    if !teacher.has_tokenizer_of(learner) {
+        return Err(RequestError::OtherTokenizer { folder: place.display().to_string() }.into());
     }
+    let device = machine.open_device(teacher.config.parameters(), events)?;
+    Ok((teacher.open(&folder_name(place), &device)?, digest(&teacher.weights)))
 }
 
 impl LearningModel {
@@ -127,16 +132,10 @@ impl LearningModel {
         let device = machine.open_device(found.config.parameters(), events)?;
         // Learning samples from all tokens. The folder keeps its own sampling settings.
         let wanted = std::mem::take(&mut found.sampling);
-        let (model, mut layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
+        let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
         found.sampling = wanted;
-        let teacher = match &weights.teacher {
-            Some(place) => Some(teacher(Path::new(place), &found, machine, events)?),
-            None => None,
-        };
-        if let Some(teacher) = &teacher {
-            layer.follow(teacher)?;
-        }
-        let teacher = teacher.map(|teacher| digest(&teacher.weights));
+        let folder = weights.teacher.as_deref().filter(|_| weights.teacher_endpoint().is_none());
+        let teacher = folder.map(|place| local_teacher(Path::new(place), &found, machine, events)).transpose()?;
         let before = model.engine().current().digest;
         Ok(Some(Self { found, settings, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
     }
@@ -160,14 +159,40 @@ impl LearningModel {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner).keep_in(writer);
     }
 
-    /// The stage. Checks that the environment accepts the options of demonstrations.
-    pub(super) async fn stage(&self, session: &Session<'_>, weights: &WeightsSpec) -> Result<WeightsStage, AppError> {
+    /// The teacher with what identifies it. `None`: the objective has none.
+    async fn teaching(
+        &self,
+        session: &Session<'_>,
+        weights: &WeightsSpec,
+        events: &dyn EventSink,
+    ) -> Result<Option<(Teaching, serde_json::Value)>, AppError> {
+        let (teacher, named): (Arc<dyn Teacher>, _) = match (&self.teacher, weights.teacher_endpoint()) {
+            (Some((model, digest)), _) => (Arc::new(TokenCalls::new(model.clone())), serde_json::json!(digest)),
+            (None, Some(endpoint)) => {
+                let learner = Arc::new(TokenCalls::new(self.model.clone()));
+                let teacher = session.models.teacher((endpoint, weights.teacher_top), learner, events).await;
+                (teacher.map_err(|error| error.of_option(Key::Teacher))?, serde_json::json!(endpoint))
+            }
+            (None, None) => return Ok(None),
+        };
+        let vocabulary = self.found.config.vocabulary;
+        Ok(Some((Teaching { teacher, likely: weights.teacher_top, vocabulary }, named)))
+    }
+
+    /// The stage. Checks that the environment accepts the options of demonstrations, and that a teacher answers.
+    pub(super) async fn stage(
+        &self,
+        session: &Session<'_>,
+        weights: &WeightsSpec,
+        events: &dyn EventSink,
+    ) -> Result<WeightsStage, AppError> {
+        let (teaching, teacher) = self.teaching(session, weights, events).await?.unzip();
         let is_warm = !weights.demonstrations.is_empty();
         if is_warm {
             session.loaded.check_options(&weights.demonstrations).await?;
         }
         let plan = WeightsPlan {
-            settings: match self.teacher {
+            settings: match teacher {
                 None => serde_json::json!(self.settings),
                 Some(teacher) => serde_json::json!({ "learning": self.settings, "teacher": teacher }),
             },
@@ -188,6 +213,7 @@ impl LearningModel {
             evaluate_episodes: weights.evaluate_episodes,
         };
         let demonstrator = Arc::new(Demonstrator::new(self.model.clone()));
-        Ok(WeightsStage::new(plan, WeightsPorts { weights: self.weights.clone(), demonstrator: Some(demonstrator) }))
+        let weights = self.weights.clone();
+        Ok(WeightsStage::new(plan, WeightsPorts { weights, demonstrator: Some(demonstrator), teaching }))
     }
 }

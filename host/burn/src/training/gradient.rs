@@ -76,7 +76,8 @@ impl GradientSum {
     }
 }
 
-/// The trained tokens of a batch: the hidden row that predicts each, its id, and its temperature.
+/// The scored tokens of a batch: the hidden row that predicts each, its id, and its temperature. Tokens beside a trained one have its
+/// row.
 struct Targets {
     /// Indices of the flattened hidden rows.
     places: Vec<i32>,
@@ -91,12 +92,12 @@ impl Targets {
         let mut targets = Self { places: Vec::new(), tokens: Vec::new(), scale: Vec::new(), counts: Vec::new() };
         for (sequence, place) in sequences.iter().zip(&rows.places) {
             let start = place.row * rows.shape[1] + place.start;
-            for trained in sequence.trained() {
-                targets.places.push((start + trained - 1) as i32);
-                targets.tokens.push(sequence.tokens().get(*trained).map_or(0, |token| *token as i32));
+            for (position, token) in sequence.targets() {
+                targets.places.push((start + position - 1) as i32);
+                targets.tokens.push(token as i32);
                 targets.scale.push(1.0 / sequence.temperature());
             }
-            targets.counts.push(sequence.trained().len());
+            targets.counts.push(sequence.scored());
         }
         targets
     }
@@ -161,12 +162,15 @@ pub fn scores(network: &Network, sequences: &[&Sequence]) -> Result<Vec<TokenSco
     }
     let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
     let (logprobs, entropies) = score(&pieces(&hidden, &targets, &device), &network.head())?;
-    Ok(joined(&targets, &logprobs, &entropies))
+    Ok(joined(sequences, &targets, &logprobs, &entropies))
 }
 
-fn joined(targets: &Targets, logprobs: &[f32], entropies: &[f32]) -> Vec<TokenScores> {
+fn joined(sequences: &[&Sequence], targets: &Targets, logprobs: &[f32], entropies: &[f32]) -> Vec<TokenScores> {
     let both = targets.by_sequence(logprobs).into_iter().zip(targets.by_sequence(entropies));
-    both.map(|(logprobs, entropies)| TokenScores { logprobs, entropies }).collect()
+    let scores = |(sequence, (logprobs, entropies)): (&&Sequence, (Vec<f64>, Vec<f64>))| {
+        sequence.token_scores(logprobs.into_iter().zip(entropies))
+    };
+    sequences.iter().zip(both).map(scores).collect()
 }
 
 fn score(pieces: &[Piece], head: &Tensor<2>) -> Result<(Vec<f32>, Vec<f32>), LocalModelError> {
@@ -215,7 +219,7 @@ pub fn gradients(
     let head = network.head().inner();
     let pieces = pieces(&plain, &targets, &outside);
     let (logprobs, entropies) = score(&pieces, &head)?;
-    let wanted = loss(&joined(&targets, &logprobs, &entropies))?;
+    let wanted = loss(&joined(sequences, &targets, &logprobs, &entropies))?;
     let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
     let mut wanted = wanted.chunks(CHUNK);
     let mut of_hidden = Vec::with_capacity(pieces.len());

@@ -1,9 +1,9 @@
 //! Training on burn's processor device gives the results of the processor path.
 
 use crate::BurnDevice;
-use crate::testing::{config, likelihood, sequences, total};
+use crate::testing::{config, likelihood, sequences, sequences_with_beside, total};
 use clawhost_model::device::ComputeDevice;
-use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, Trained, Trainer};
+use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer};
 use clawhost_model::{Architecture, Block, HostDecoder, HostMatrix, LowRank, ModelConfig, initial};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ fn close(one: &BTreeMap<String, Vec<f32>>, other: &BTreeMap<String, Vec<f32>>, m
 
 #[test]
 fn scores_gradients_and_steps_equal_those_of_the_processor() {
-    let mut texts = sequences();
+    let mut texts = sequences_with_beside();
     // Sequences that need several chunks of the head, and one without trained tokens.
     let long: Vec<u32> = (0..75).map(|place| (place * 29 + 7) % 61).collect();
     texts.push(
@@ -76,7 +76,10 @@ fn scores_gradients_and_steps_equal_those_of_the_processor() {
             for (one, other) in here.scores(&all).unwrap().iter().zip(there.scores(&all).unwrap()) {
                 let both = one.logprobs.iter().zip(&other.logprobs).chain(one.entropies.iter().zip(&other.entropies));
                 both.for_each(|(one, other)| assert!((one - other).abs() < 1e-5, "{what}: {one} {other}"));
-                assert_eq!(one.logprobs.len(), other.logprobs.len());
+                let beside = one.beside.iter().flatten().zip(other.beside.iter().flatten());
+                beside.for_each(|(one, other)| assert!((one - other).abs() < 1e-5, "{what}: {one} {other}"));
+                let counts = |one: &TokenScores| one.beside.iter().map(Vec::len).collect::<Vec<_>>();
+                assert_eq!((one.logprobs.len(), counts(one)), (other.logprobs.len(), counts(&other)));
             }
             for _ in 0..2 {
                 here.accumulate(&units, &likelihood(total(&texts))).unwrap();

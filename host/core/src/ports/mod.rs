@@ -19,6 +19,7 @@ mod router;
 mod routing;
 mod runs;
 mod store_error;
+mod teacher;
 mod token_model;
 
 pub use clock::Clock;
@@ -55,6 +56,7 @@ pub use router::{ModelRouter, PROPENSITY_ROUNDING, RouteCandidate, RouteChoice, 
 pub use routing::{RoutedExchange, RoutedMarks, RoutedOutcome, RoutedSession, RoutingReader, RoutingStore};
 pub use runs::{EpisodeTally, LabelChange, PhaseRow, Relabelled, RunFilter, RunLabelStore, RunReader};
 pub use store_error::StoreError;
+pub use teacher::{MOST_TAUGHT, TaughtToken, Teacher};
 pub use token_model::{
     AlternativeToken, MOST_ALTERNATIVES, ScoredToken, ScoredTokens, TokenAnswer, TokenDelta, TokenFinish, TokenModel,
     TokenRequest, TokenSampling, TokenSink, TokenVersion,

@@ -1,4 +1,4 @@
-//! Credit per turn without a critic: group-in-group policy optimisation (GiGPO: Feng et al. 2025).
+//! Credit per turn without a critic. Where observations repeat: group-in-group policy optimisation (GiGPO: Feng et al. 2025).
 //!
 //! Members of a group meet equal states: the same observation after the same task. The turns in one state are an *anchor group*.
 //! With the rewards `r` of the turns and the discount g, a turn is compared by its return
@@ -10,6 +10,10 @@
 //! `A_turn` is the advantage of `R_t` inside of its anchor group, by the same rule as that of the episode inside of its group. A
 //! turn in a state that no other turn of the group is in has none. Where no turn has a reward of its own, the last one has that of
 //! the episode: then `A_turn` says which way from a state led to more reward, or led there sooner.
+//!
+//! Where they do not repeat, a judge may say how good each turn was. Then `A_turn` is the advantage of the reward of the turn itself
+//! among the rewards of the turns at the same place in the group's episodes: the outcome decides about the episode, and the judge
+//! about its turns. A turn whose place only one episode reaches has none.
 
 use super::advantage::{Advantage, GroupAdvantages, group_advantages};
 use crate::LearnError;
@@ -26,6 +30,15 @@ pub enum Credit {
     Episode,
     /// With that and the advantage of their turn among turns in the same state.
     Turn(TurnCredit),
+    /// With that and the advantage of what a judge says of their turn, among turns at the same place.
+    Judge(JudgeCredit),
+}
+
+/// The settings of credit by a judge of turns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct JudgeCredit {
+    /// Weight of the advantage of the turn; greater than 0.
+    pub weight: f64,
 }
 
 /// The settings of credit per turn.
@@ -46,7 +59,11 @@ impl Default for TurnCredit {
 
 impl Credit {
     pub(super) fn check(self) -> Result<(), LearnError> {
-        let Self::Turn(TurnCredit { discount, weight }) = self else { return Ok(()) };
+        let (discount, weight) = match self {
+            Self::Episode => return Ok(()),
+            Self::Turn(TurnCredit { discount, weight }) => (discount, weight),
+            Self::Judge(JudgeCredit { weight }) => (1.0, weight),
+        };
         if !(0.0..=1.0).contains(&discount) {
             return Err(LearnError::Objective(format!("the discount per turn is {discount}; expected 0 to 1")));
         }
@@ -89,19 +106,43 @@ impl MemberTurns<'_> {
 
 /// The weighted advantage of every turn of every member of a group, without that of its episode.
 pub fn turn_advantages(settings: TurnCredit, rule: Advantage, group: &[MemberTurns<'_>]) -> Vec<Vec<f64>> {
-    let mut anchors: BTreeMap<Digest, Vec<(usize, usize, f64)>> = BTreeMap::new();
+    let mut anchors: BTreeMap<Digest, Vec<Compared>> = BTreeMap::new();
     for (member, turns) in group.iter().enumerate() {
         for (turn, (state, value)) in turns.states.iter().zip(turns.returns(settings.discount)).enumerate() {
             anchors.entry(*state).or_default().push((member, turn, value));
         }
     }
+    compared(settings.weight, rule, group, anchors.into_values())
+}
+
+/// The same from what a judge says of each turn.
+pub fn judged_advantages(settings: JudgeCredit, rule: Advantage, group: &[MemberTurns<'_>]) -> Vec<Vec<f64>> {
+    let mut places: BTreeMap<usize, Vec<Compared>> = BTreeMap::new();
+    for (member, turns) in group.iter().enumerate() {
+        for (turn, (_, value)) in turns.states.iter().zip(turns.rewards.into_iter().flatten()).enumerate() {
+            places.entry(turn).or_default().push((member, turn, *value));
+        }
+    }
+    compared(settings.weight, rule, group, places.into_values())
+}
+
+/// A member, its turn, and the number by which it is compared.
+type Compared = (usize, usize, f64);
+
+/// Advantages inside of each of some groups of turns.
+fn compared(
+    weight: f64,
+    rule: Advantage,
+    group: &[MemberTurns<'_>],
+    together: impl Iterator<Item = Vec<Compared>>,
+) -> Vec<Vec<f64>> {
     let mut found: Vec<Vec<f64>> = group.iter().map(|turns| vec![0.0; turns.states.len()]).collect();
-    for anchor in anchors.into_values() {
-        let returns: Vec<f64> = anchor.iter().map(|(_, _, value)| *value).collect();
-        let GroupAdvantages::Advantages(advantages) = group_advantages(rule, &returns) else { continue };
-        for ((member, turn, _), advantage) in anchor.into_iter().zip(advantages) {
+    for turns in together {
+        let values: Vec<f64> = turns.iter().map(|(_, _, value)| *value).collect();
+        let GroupAdvantages::Advantages(advantages) = group_advantages(rule, &values) else { continue };
+        for ((member, turn, _), advantage) in turns.into_iter().zip(advantages) {
             if let Some(place) = found.get_mut(member).and_then(|turns| turns.get_mut(turn)) {
-                *place = settings.weight * advantage;
+                *place = weight * advantage;
             }
         }
     }
@@ -170,6 +211,26 @@ mod tests {
     }
 
     #[test]
+    fn turns_that_a_judge_scored_are_compared_with_those_at_their_place() {
+        let check = |weight: f64, members: &[(&str, Option<&[f64]>, f64)], expect: &[&[f64]]| {
+            let states: Vec<Vec<Digest>> = members.iter().map(|(text, ..)| states(text)).collect();
+            let group: Vec<MemberTurns<'_>> = members
+                .iter()
+                .zip(&states)
+                .map(|((_, rewards, reward), states)| MemberTurns { states, rewards: *rewards, reward: *reward })
+                .collect();
+            assert_eq!(judged_advantages(JudgeCredit { weight }, Advantage::Centred, &group), expect);
+        };
+        // Whatever was observed, and whatever the outcomes are. The third turn of one episode meets no other.
+        let members: [(&str, Option<&[f64]>, f64); 2] =
+            [("ab", Some(&[1.0, 0.0]), 0.0), ("cde", Some(&[0.0, 0.5, 1.0]), 1.0)];
+        check(1.0, &members, &[&[0.5, -0.25], &[-0.5, 0.25, 0.0]]);
+        check(0.5, &members, &[&[0.25, -0.125], &[-0.25, 0.125, 0.0]]);
+        // The judge said nothing of one episode.
+        check(1.0, &[("a", Some(&[1.0]), 0.0), ("b", None, 1.0), ("c", Some(&[0.0]), 1.0)], &[&[0.5], &[0.0], &[-0.5]]);
+    }
+
+    #[test]
     fn settings_out_of_range_are_named() {
         let check = |discount: f64, weight: f64, expect: &str| {
             let error = Credit::Turn(TurnCredit { discount, weight }).check().unwrap_err().to_string();
@@ -177,6 +238,8 @@ mod tests {
         };
         check(1.1, 1.0, "discount per turn is 1.1");
         check(0.9, 0.0, "weight of turns is 0");
+        let error = Credit::Judge(JudgeCredit { weight: f64::NAN }).check().unwrap_err().to_string();
+        assert!(error.contains("weight of turns is NaN"), "{error}");
         assert!(Credit::Episode.check().is_ok() && Credit::Turn(TurnCredit::default()).check().is_ok());
     }
 }

@@ -4,7 +4,7 @@
 //! Trajectories without a gradient are left out and counted.
 
 use super::advantage::{GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies};
-use super::credit::{Credit, MemberTurns, turn_advantages};
+use super::credit::{Credit, MemberTurns, judged_advantages, turn_advantages};
 use super::loss::PolicyStep;
 use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
@@ -115,11 +115,19 @@ impl Experience {
     ///
     /// # Errors
     ///
-    /// [`LearnError::Objective`]: invalid settings. [`LearnError::Sequence`]: a trajectory lacks a column that the objective
-    /// needs: the reference, the teacher, or, for a version lag above 0, the trainer's log-probs.
+    /// [`LearnError::Objective`]: invalid settings, or turns are credited by a judge and none was judged.
+    /// [`LearnError::Sequence`]: a trajectory lacks a column that the objective needs: the reference, the teacher, its most likely
+    /// tokens, or, for a version lag above 0, the trainer's log-probs.
     pub fn new(objective: PolicyGradient, groups: Vec<TrajectoryGroup>) -> Result<Self, LearnError> {
         objective.check()?;
         let mut experience = Self { objective, trained: Vec::new(), report: ExperienceReport::default() };
+        let mut members = groups.iter().flat_map(|group| &group.members).peekable();
+        let is_judged = matches!(objective.credit, Credit::Judge(_)) && objective.reward.is_some();
+        if is_judged && members.peek().is_some() && members.all(|member| member.recorded().turn_rewards.is_none()) {
+            let why =
+                "no reward scored the turns of any episode, and turns are credited with what a judge says of them";
+            return Err(LearnError::Objective(why.to_owned()));
+        }
         for (number, group) in groups.into_iter().enumerate() {
             group.members.iter().try_for_each(|member| experience.check(member))?;
             experience.take(number, group);
@@ -165,6 +173,9 @@ impl Experience {
         }
         if self.objective.distillation.is_some() && recorded.teacher.is_none() {
             return refuse("has no teacher log-probs, but the objective has a teacher".into());
+        }
+        if self.objective.distillation.is_some_and(|rule| rule.top > 0) && recorded.likely.is_empty() {
+            return refuse("has no most likely tokens of the teacher, but the objective compares them".into());
         }
         if recorded.version_lag > 0 && self.objective.truncated_importance.is_none() {
             let lag = recorded.version_lag;
@@ -233,7 +244,6 @@ impl Experience {
 
     /// The advantages of turns. Empty: tokens are credited with their episode.
     fn by_turn(&self, term: &RewardTerm, scored: &[(usize, f64, Trajectory)]) -> Vec<Vec<f64>> {
-        let Credit::Turn(settings) = self.objective.credit else { return Vec::new() };
         let members: Vec<MemberTurns<'_>> = scored
             .iter()
             .map(|(_, reward, trajectory)| {
@@ -241,7 +251,11 @@ impl Experience {
                 MemberTurns { states: &recorded.states, rewards: recorded.turn_rewards.as_deref(), reward: *reward }
             })
             .collect();
-        turn_advantages(settings, term.advantage, &members)
+        match self.objective.credit {
+            Credit::Episode => Vec::new(),
+            Credit::Turn(settings) => turn_advantages(settings, term.advantage, &members),
+            Credit::Judge(settings) => judged_advantages(settings, term.advantage, &members),
+        }
     }
 
     fn keep(&mut self, trained: Trained) {

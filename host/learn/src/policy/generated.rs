@@ -4,7 +4,7 @@
 //! template that drops reasoning, a shortened conversation), a new sequence starts.
 
 use super::{Recorded, Sampling};
-use clawhost_core::{Digest, Ending, Episode, Message, Turn, Verdict};
+use clawhost_core::{Digest, Ending, Episode, Message, TaughtToken, Turn, Verdict, standing};
 
 /// Consecutive tokens of prompts and replies.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,6 +36,8 @@ pub struct Generated {
     pub restricted: bool,
     /// Whether a limit of turns or tokens ended the episode.
     pub truncated: bool,
+    /// What a teacher says of the sampled tokens, one by one. Empty: none was asked.
+    pub taught: Vec<TaughtToken>,
 }
 
 /// The digest of the texts of an observation.
@@ -45,13 +47,19 @@ fn state<'a>(observed: impl Iterator<Item = &'a Message>) -> Digest {
     Digest::of(texts.join("\0").as_bytes())
 }
 
-/// The rewards of the turns of an episode: those of the first verdict with one number for each turn.
-fn turn_rewards(episode: &Episode) -> Option<&[f64]> {
-    let judged = episode.verdicts.iter().find_map(|record| match &record.verdict {
-        Verdict::Scored(card) if card.per_turn.len() == episode.turns.len() => Some(card.per_turn.as_slice()),
-        Verdict::Scored(_) | Verdict::NotApplicable(_) | Verdict::Failed(_) => None,
-    });
-    judged.filter(|rewards| !rewards.is_empty())
+/// The rewards of the turns of an episode: the weighted mean of all verdicts that count and have one number for each turn, whatever
+/// their source. The sources decide about the episode: a judge may say something of turns beside an outcome.
+fn turn_rewards(episode: &Episode) -> Option<Vec<f64>> {
+    let turns = episode.turns.len();
+    let (mut sums, mut weights) = (vec![0.0; turns], 0.0);
+    for record in standing(&episode.verdicts).filter(|record| record.counts()) {
+        let Verdict::Scored(card) = &record.verdict else { continue };
+        if turns > 0 && card.per_turn.len() == turns {
+            sums.iter_mut().zip(&card.per_turn).for_each(|(sum, value)| *sum += record.weight * value);
+            weights += record.weight;
+        }
+    }
+    (weights > 0.0).then(|| sums.into_iter().map(|sum| sum / weights).collect())
 }
 
 impl Generated {
@@ -69,6 +77,7 @@ impl Generated {
             version: first.version,
             restricted: false,
             truncated: matches!(episode.ending, Ending::Truncated(_)) || episode.turns.iter().any(cut),
+            taught: Vec::new(),
         };
         let judged = turn_rewards(episode);
         let mut rewards = Vec::new();
@@ -77,7 +86,7 @@ impl Generated {
             let observed = std::mem::replace(&mut results, &turn.tool_results).iter().chain(&turn.observation);
             let Some(record) = &turn.tokens else { continue };
             generated.states.push(state(observed));
-            rewards.push(judged.and_then(|all| all.get(number)).copied().unwrap_or(0.0));
+            rewards.push(judged.as_ref().and_then(|all| all.get(number)).copied().unwrap_or(0.0));
             let goes_on = record.shared > 0
                 && generated.sequences.last().is_some_and(|sequence| sequence.tokens.len() == record.shared);
             if record.shared > 0 && !goes_on {
@@ -105,10 +114,23 @@ impl Generated {
         self.rollout.len()
     }
 
+    /// The temperature of the log-probs of sampled tokens. Greedy answers have those of 1.
+    pub fn logprob_temperature(&self) -> f32 {
+        if self.temperature > 0.0 { self.temperature } else { 1.0 }
+    }
+
     /// The trajectory's record for training. Log-probs of trainer and reference are added by the crate that can compute
     /// them.
     pub fn recorded(&self, name: String, reward: f64, version_lag: u64) -> Recorded {
+        let has_teacher = !self.taught.is_empty();
+        let names_tokens = self.taught.iter().any(|token| !token.likely.is_empty());
         Recorded {
+            teacher: has_teacher.then(|| self.taught.iter().map(|token| token.logprob).collect()),
+            likely: if names_tokens {
+                self.taught.iter().map(|token| token.likely.clone()).collect()
+            } else {
+                Vec::new()
+            },
             sequence: name,
             reward: Some(reward),
             rollout: self.rollout.iter().map(|logprob| f64::from(*logprob)).collect(),
@@ -128,7 +150,7 @@ impl Generated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_core::{Origin, Part, Role, ScoreCard, TokenRecord};
+    use clawhost_core::{Origin, Part, RewardRecord, RewardSource, Role, ScoreCard, TokenRecord};
 
     /// An episode whose turns observed these texts.
     fn episode(observed: &[&str]) -> Episode {
@@ -182,5 +204,32 @@ mod tests {
         check(&[0.25, 1.0], Some(&[0.25, 1.0]));
         check(&[], None);
         check(&[1.0], None);
+    }
+
+    #[test]
+    fn several_rewards_of_turns_are_one_by_their_weights() {
+        let check = |cards: &[(&[f64], f64, RewardSource)], expect: Option<&[f64]>| {
+            let mut episode = episode(&["a", "b"]);
+            let plain = episode.verdicts[0].clone();
+            let record = |(place, (per_turn, weight, source)): (usize, &(&[f64], f64, RewardSource))| {
+                let card = ScoreCard { per_turn: per_turn.to_vec(), ..ScoreCard::plain(1.0) };
+                let options_digest = Digest::of(&[place as u8]);
+                RewardRecord {
+                    verdict: Verdict::Scored(card),
+                    weight: *weight,
+                    source: *source,
+                    options_digest,
+                    ..plain.clone()
+                }
+            };
+            episode.verdicts = cards.iter().enumerate().map(record).collect();
+            assert_eq!(Generated::of(&episode).unwrap().turn_rewards.as_deref(), expect);
+        };
+        use RewardSource::{Judge, Outcome};
+        check(&[(&[], 1.0, Outcome), (&[0.5, 1.0], 1.0, Judge)], Some(&[0.5, 1.0]));
+        check(&[(&[0.0, 1.0], 3.0, Outcome), (&[1.0, 0.0], 1.0, Judge)], Some(&[0.25, 0.75]));
+        // Recorded, and deciding nothing.
+        check(&[(&[0.0, 1.0], 0.0, Outcome), (&[1.0, 0.0], 1.0, Judge)], Some(&[1.0, 0.0]));
+        check(&[(&[0.0, 1.0], 0.0, Outcome)], None);
     }
 }

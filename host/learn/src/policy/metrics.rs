@@ -57,8 +57,11 @@ pub struct Metrics {
     pub logprob_mismatch: Mean,
     /// Largest mismatch, nats.
     pub logprob_mismatch_max: Option<f64>,
-    /// Distillation part of a token's advantage: `teacher - old`, weighted.
+    /// Distillation part of a token's advantage: `teacher - old`, weighted; over the teacher's most likely tokens, the negative
+    /// divergence.
     pub distillation_advantage: Mean,
+    /// The policy's mass outside of the teacher's most likely tokens.
+    pub distillation_tail: Mean,
     /// Reward part of a token's advantage, weighted.
     pub reward_advantage: Mean,
     /// Share of pairs whose chosen reply has the larger implicit reward; of labelled replies, the share on the right side of the
@@ -123,7 +126,7 @@ impl Metrics {
         largest(&mut self.logprob_mismatch_max, Some(difference));
     }
 
-    fn means(&self) -> [(Metric, Mean); 12] {
+    fn means(&self) -> [(Metric, Mean); 13] {
         [
             (Metric::ClipFraction, self.clip_fraction),
             (Metric::RatioMean, self.ratio),
@@ -134,6 +137,7 @@ impl Metrics {
             (Metric::TisWeightMean, self.tis_weight),
             (Metric::LogprobMismatchMean, self.logprob_mismatch),
             (Metric::DistillationAdvantageMean, self.distillation_advantage),
+            (Metric::DistillationTail, self.distillation_tail),
             (Metric::RewardAdvantageMean, self.reward_advantage),
             (Metric::PreferenceAccuracy, self.preference_accuracy),
             (Metric::PreferenceMargin, self.preference_margin),
@@ -141,7 +145,7 @@ impl Metrics {
     }
 
     /// In the order of [`Self::means`].
-    fn means_mut(&mut self) -> [&mut Mean; 12] {
+    fn means_mut(&mut self) -> [&mut Mean; 13] {
         [
             &mut self.clip_fraction,
             &mut self.ratio,
@@ -152,6 +156,7 @@ impl Metrics {
             &mut self.tis_weight,
             &mut self.logprob_mismatch,
             &mut self.distillation_advantage,
+            &mut self.distillation_tail,
             &mut self.reward_advantage,
             &mut self.preference_accuracy,
             &mut self.preference_margin,

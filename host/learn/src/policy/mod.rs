@@ -30,7 +30,7 @@
 //!   steps over the same experience use the same `old`;
 //! - `new`: under the current weights; the only variable of the gradient;
 //! - `reference`: under the weights that the policy should stay close to (adapter off);
-//! - `teacher`: under a better model;
+//! - `teacher`: under a better model; `likely`: of the tokens that this model finds the most likely at the position of t;
 //! - `mask`: true where the policy sampled the token, including the end-of-sequence token. False for prompts, tool results
 //!   and tokens forced by a grammar.
 //!
@@ -57,7 +57,7 @@
 //! let step = experience.whole()?;
 //! for sequence in 0..step.sequences() {
 //!     let new = [-0.2, -0.7, -0.1]; // of this micro-batch's forward pass
-//!     let outcome = step.loss(&[Evaluation { sequence, new: &new, entropy: None }])?;
+//!     let outcome = step.loss(&[Evaluation { sequence, new: &new, ..Evaluation::default() }])?;
 //!     // The better try becomes likelier; the prompt has no gradient.
 //!     assert_eq!(outcome.gradients[0][0], 0.0);
 //!     assert!((outcome.gradients[0][1] < 0.0) == (sequence == 0));
@@ -91,7 +91,7 @@ mod updates;
 
 pub use advantage::{Advantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
-pub use credit::{Credit, MemberTurns, TurnCredit, turn_advantages};
+pub use credit::{Credit, JudgeCredit, MemberTurns, TurnCredit, judged_advantages, turn_advantages};
 pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};
 pub use fall::{Fall, FallMonitor};

@@ -16,7 +16,8 @@ const ALIKE: f64 = 0.7;
 const WITHOUT_CRITIC: &str = "ppo";
 
 /// A policy gradient. The loss of a token is `-surrogate(ratio, A) w + kl k3`, where `A = weight A_reward + weight
-/// A_teacher` and w is the truncated importance weight.
+/// A_teacher` and w is the truncated importance weight. If the most likely tokens of a teacher are compared, `A_teacher` is 0, and
+/// their divergence is added to the loss: it depends on no draw, so it has neither ratio nor weight.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PolicyGradient {
     /// The surrogate, which bounds a step.
@@ -118,7 +119,7 @@ impl PolicyGradient {
     /// | `is` | standardised, ratio without clip, sum | importance sampling as in Tinker |
     /// | `cispo` | standardised, weight of at most 1.28 without gradient, mean over tokens | MiniMax-M1 2025 |
     /// | `gspo` | standardised, ratio of the sequence, clip 3e-4/4e-4, mean per sequence | Zheng et al. 2025 |
-    /// | `opd` | `teacher - old` per token, mean over tokens | on-policy distillation: Agarwal et al. 2024, Tinker |
+    /// | `opd` | `teacher - old` per token, or the divergence over the teacher's most likely tokens; mean over tokens | on-policy distillation: Agarwal et al. 2024, Tinker |
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ mod tests {
         check(&|gradient| gradient.surrogate = Surrogate::Clip { low: 1.5, high: 0.2 }, "clip");
         check(&|gradient| gradient.surrogate = Surrogate::BoundedWeight { high: -0.1 }, "clip");
         check(&|gradient| gradient.truncated_importance = Some(TruncatedImportance { cap: 0.0 }), "cap");
-        check(&|gradient| gradient.distillation = Some(Distillation { weight: -1.0 }), "teacher");
+        check(&|gradient| gradient.distillation = Some(Distillation { weight: -1.0, top: 0 }), "teacher");
         let with = |reward: RewardTerm| move |gradient: &mut PolicyGradient| gradient.reward = Some(reward);
         let term = RewardTerm::of(Advantage::Centred);
         check(&with(RewardTerm { weight: 0.0, ..term }), "weight of rewards is 0");

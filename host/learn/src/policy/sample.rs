@@ -6,6 +6,7 @@
 
 use crate::LearnError;
 use clawhost_core::Digest;
+use std::collections::BTreeSet;
 
 /// Rounding may give a near-certain token a log-prob above 0 by up to this (bf16 has 8 bits). More is a wrong sign.
 const ROUNDING: f64 = 0.01;
@@ -55,6 +56,8 @@ pub struct Recorded {
     pub reference: Option<Vec<f64>>,
     /// Log-probs under the teacher, for the same token ids.
     pub teacher: Option<Vec<f64>>,
+    /// For each token, the most likely tokens of the teacher at its position with their log-probs. Empty: the teacher named none.
+    pub likely: Vec<Vec<(u32, f64)>>,
     /// True where the policy sampled the token.
     pub mask: Vec<bool>,
     /// For each turn the number of tokens up to its end; strictly increasing, the last is the total. Empty: one turn.
@@ -109,6 +112,18 @@ impl Trajectory {
         for (column, numbers) in columns {
             if let Some(numbers) = numbers {
                 check_logprobs(name, column, numbers, tokens)?;
+            }
+        }
+        if !recorded.likely.is_empty() {
+            same_length(name, "likely", recorded.likely.len(), tokens, "tokens")?;
+        }
+        for likely in &recorded.likely {
+            let logprobs: Vec<f64> = likely.iter().map(|(_, logprob)| *logprob).collect();
+            check_logprobs(name, "likely", &logprobs, likely.len())?;
+            let ids: BTreeSet<u32> = likely.iter().map(|(id, _)| *id).collect();
+            if ids.len() != likely.len() {
+                let what = "the teacher named one token twice at one position".to_owned();
+                return Err(LearnError::Sequence { sequence: name.to_owned(), what });
             }
         }
         let rising = recorded.turn_ends.iter().zip(recorded.turn_ends.iter().skip(1)).all(|(one, next)| one < next);

@@ -5,9 +5,11 @@ mod measures;
 mod report;
 mod stage;
 mod task_sampler;
+mod teaching;
 mod warm_up;
 
 pub use curriculum::Curriculum;
 pub use report::{RolloutMeasures, WarningSubject, WeightsIteration, WeightsReport};
 pub use stage::{Best, SharedWeights, WeightsPlan, WeightsPorts, WeightsStage};
+pub use teaching::Teaching;
 pub use warm_up::{WarmStart, WarmStartReport};

@@ -1,6 +1,7 @@
 //! The stages of the weights layer.
 
 use super::measures::{measures, reading, repeated, rewards_by_name, signal};
+use super::teaching::{Teaching, teach};
 use super::warm_up::{WarmStart, WarmStartReport};
 use super::{Curriculum, WeightsIteration, WeightsReport};
 use crate::batch::unmoved_reason;
@@ -50,6 +51,8 @@ pub struct WeightsPorts {
     pub weights: SharedWeights,
     /// The model that demonstrates, if a warm start is planned.
     pub demonstrator: Option<Arc<dyn Llm>>,
+    /// The teacher, if the objective distils one.
+    pub teaching: Option<Teaching>,
 }
 
 /// The best weights so far. The starting weights are among them.
@@ -305,8 +308,12 @@ impl LearningStage for WeightsStage {
         Some(&mut self.state.curriculum)
     }
 
-    async fn observe(&mut self, experience: &Experience, _: &StageContext<'_>) -> Staged<Batch> {
-        Ok(experience.batch(&experience.selected))
+    async fn observe(&mut self, experience: &Experience, context: &StageContext<'_>) -> Staged<Batch> {
+        let mut batch = experience.batch(&experience.selected);
+        if let Some(teaching) = &self.ports.teaching {
+            teach(teaching, &mut batch, context.cancel).await?;
+        }
+        Ok(batch)
     }
 
     fn layer(&mut self) -> &mut dyn Layer {
@@ -338,6 +345,8 @@ impl LearningStage for WeightsStage {
         // Tasks that the policy once solved are not too hard.
         let is_fall = |why: &NoSignal| fall.is_some() && matches!(why, NoSignal::AllFail(_));
         let signal = self.state.signal.note(observed).filter(|why| !is_fall(why));
+        // Who learns from a teacher needs no rewards that differ.
+        let signal = signal.filter(|_| self.ports.teaching.is_none());
         let mut rollout = measures(experience, context.turn.play.group, best, &self.state.curriculum);
         (rollout.rewards, rollout.repetition) = (rewards_by_name(&episodes, rules), repeated(&episodes));
         // Of the policy that played, before the steps.

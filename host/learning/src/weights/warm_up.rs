@@ -191,6 +191,7 @@ mod tests {
                 version: 0,
                 restricted: false,
                 truncated: false,
+                taught: Vec::new(),
             })
         };
         for count in [1u32, 2, 6, 30, 31] {

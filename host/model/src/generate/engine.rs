@@ -338,7 +338,9 @@ impl Rounds {
                 if one.request.max_tokens == 0 {
                     let from = one.request.prompt.len() - one.next.len() - count + 1;
                     let tokens = one.request.prompt.get(from..).unwrap_or_default();
-                    one.scores.extend(scores::scores(&logits, vocabulary, tokens, one.request.alternatives));
+                    let Request { sampling, alternatives, .. } = &one.request;
+                    let logits = (logits.as_slice(), vocabulary);
+                    one.scores.extend(scores::scores(logits, tokens, sampling.temperature, *alternatives));
                     drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = is_last);
                 } else if is_last {
                     let mut token = one.sampler.draw(&logits);

@@ -9,7 +9,7 @@ use clawhost_core::Digest;
 pub struct Request {
     /// The prompt: at least one token.
     pub prompt: Vec<u32>,
-    /// How tokens are drawn.
+    /// How tokens are drawn. If tokens are scored, only the temperature counts, and is above 0.
     pub sampling: Sampling,
     /// The seed of the draws.
     pub seed: u64,

@@ -20,13 +20,19 @@ pub(super) fn positions(vocabulary: usize) -> usize {
     (LOGITS_AT_ONCE / vocabulary.max(1)).max(1)
 }
 
-/// The scores of tokens, each with the logits that predict it.
-pub(super) fn scores(logits: &[f32], vocabulary: usize, tokens: &[u32], alternatives: usize) -> Vec<Scored> {
+/// The scores of tokens, each with the logits that predict it. Logits are divided by `temperature`, which is above 0.
+pub(super) fn scores(
+    (logits, vocabulary): (&[f32], usize),
+    tokens: &[u32],
+    temperature: f32,
+    alternatives: usize,
+) -> Vec<Scored> {
     let rows = logits.par_chunks_exact(vocabulary.max(1)).zip(tokens);
+    let divided = move |logit: &f32| f64::from(*logit) / f64::from(temperature);
     rows.map(|(row, token)| {
-        let sum = log_sum_exp(row.iter().map(|logit| f64::from(*logit)));
-        let logit = row.get(*token as usize).map_or(f64::NEG_INFINITY, |logit| f64::from(*logit));
-        Scored { logprob: (logit - sum).min(0.0), alternatives: most_likely(row, sum, alternatives) }
+        let sum = log_sum_exp(row.iter().map(divided));
+        let logit = row.get(*token as usize).map_or(f64::NEG_INFINITY, divided);
+        Scored { logprob: (logit - sum).min(0.0), alternatives: most_likely(row, divided, sum, alternatives) }
     })
     .collect()
 }
@@ -36,10 +42,12 @@ pub(super) fn alternatives(logits: &[f32], count: usize) -> Vec<(u32, f64)> {
     if count == 0 {
         return Vec::new();
     }
-    most_likely(logits, log_sum_exp(logits.iter().map(|logit| f64::from(*logit))), count)
+    let plain = |logit: &f32| f64::from(*logit);
+    most_likely(logits, plain, log_sum_exp(logits.iter().map(plain)), count)
 }
 
-fn most_likely(logits: &[f32], sum: f64, count: usize) -> Vec<(u32, f64)> {
+/// `value` is what a logit counts for, and `sum` the logarithm of the sum of all of their exponentials.
+fn most_likely(logits: &[f32], value: impl Fn(&f32) -> f64, sum: f64, count: usize) -> Vec<(u32, f64)> {
     let mut best: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
     for (token, logit) in (0..).zip(logits) {
         if best.len() == count && best.last().is_none_or(|(_, least)| logit <= least) {
@@ -49,7 +57,7 @@ fn most_likely(logits: &[f32], sum: f64, count: usize) -> Vec<(u32, f64)> {
         best.insert(place, (token, *logit));
         best.truncate(count);
     }
-    best.into_iter().map(|(token, logit)| (token, (f64::from(logit) - sum).min(0.0))).collect()
+    best.into_iter().map(|(token, logit)| (token, (value(&logit) - sum).min(0.0))).collect()
 }
 
 #[cfg(test)]
@@ -71,6 +79,15 @@ mod tests {
         check(1, &[1]);
         check(3, &[1, 3, 2]);
         check(9, &[1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn scores_are_those_at_the_temperature() {
+        let logits = [0.0f32, 2.0, 1.0, 2.0];
+        let found = scores((&logits, 4), &[2], 0.5, 2);
+        let sum: f64 = logits.iter().map(|logit| (2.0 * f64::from(*logit)).exp()).sum();
+        assert!((found[0].logprob - (2.0 - sum.ln())).abs() < 1e-12, "{found:?}");
+        assert!((found[0].alternatives[0].1 - (4.0 - sum.ln())).abs() < 1e-12, "{found:?}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::*;
 use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
-use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel};
-use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId};
+use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel, TokenCalls};
+use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId, TaughtToken, Teacher as _};
 use clawhost_learn::policy::{Credit, GeneratedSequence, TruncatedImportance, TurnCredit, Updates};
 use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
@@ -58,6 +58,7 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
             version: record.version,
             restricted: record.restricted,
             truncated: false,
+            taught: Vec::new(),
         };
         change(&mut generated);
         members.push(Member {
@@ -204,26 +205,85 @@ async fn rewards_can_follow_demonstrations_directly() {
     assert_eq!(found["version"], 2.0, "demonstrations were one step");
 }
 
-#[tokio::test]
-async fn distillation_moves_the_policy_towards_its_teacher_without_rewards() {
-    let objective = PolicyGradient::named("opd", NonZeroU32::MIN).unwrap();
-    let settings = LearningSettings { objective, schedule: Schedule::constant(0.01), ..settings(|_| {}) };
-    let (model, mut layer) = folder().open_learning("tiny", &settings, &ComputeDevice::processor()).unwrap();
-    // Another shape, and other weights.
+/// Another shape, and other weights.
+fn teacher() -> TokenCalls {
     let teacher = TinyModel { seed: 8, width: 32, layers: 1, ..TinyModel::default() }.make().unwrap();
     assert!(teacher.has_tokenizer_of(&folder()));
-    let without = metrics_or_reason(&learn(&mut [&mut layer], &equal(&model).await).unwrap());
-    assert!(without.unwrap_err().contains("has no teacher log-probs"));
-    layer.follow(&teacher).unwrap();
-    let mut behind = Vec::new();
-    for _ in 0..25 {
-        let found = metrics(&learn(&mut [&mut layer], &equal(&model).await).unwrap());
-        assert_eq!(found["reward_advantage_mean"], 0.0);
-        behind.push(-found["distillation_advantage_mean"]);
+    TokenCalls::new(teacher.open("teacher", &ComputeDevice::processor()).unwrap())
+}
+
+/// Adds what a teacher says of the answers.
+async fn taught(teacher: &TokenCalls, mut batch: Batch, likely: u8) -> Batch {
+    for member in batch.groups.iter_mut().flat_map(|group| &mut group.members) {
+        let generated = Arc::make_mut(member.generated.as_mut().unwrap());
+        let sequence = &generated.sequences[0];
+        let all = teacher.teach(&sequence.tokens, generated.temperature, likely).await.unwrap();
+        let sampled = all.into_iter().zip(sequence.mask.iter().skip(1)).filter(|(_, is_sampled)| **is_sampled);
+        generated.taught = sampled.map(|(token, _)| token).collect();
     }
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let (first, last) = (mean(&behind[..3]), mean(&behind[15..]));
-    assert!(first > 0.05 && last < 0.4 * first, "the divergence from the teacher in nats per token: {behind:?}");
+    batch
+}
+
+/// A layer that distils by so many of the teacher's most likely tokens.
+fn distilling(top: u8) -> (Arc<LocalModel>, WeightsLayer) {
+    let mut objective = PolicyGradient::named("opd", NonZeroU32::MIN).unwrap();
+    objective.distillation.as_mut().unwrap().top = top;
+    let settings = LearningSettings { objective, schedule: Schedule::constant(0.01), ..settings(|_| {}) };
+    folder().open_learning("tiny", &settings, &ComputeDevice::processor()).unwrap()
+}
+
+#[tokio::test]
+async fn distillation_moves_the_policy_towards_its_teacher_without_rewards() {
+    let teacher = teacher();
+    // The drawn token alone, the teacher's four most likely tokens and the rest, and all sixteen tokens.
+    for top in [0, 4, 16] {
+        let (model, mut layer) = distilling(top);
+        let without = metrics_or_reason(&learn(&mut [&mut layer], &equal(&model).await).unwrap());
+        assert!(without.unwrap_err().contains("has no teacher log-probs"));
+        let (mut behind, mut tails) = (Vec::new(), Vec::new());
+        for _ in 0..25 {
+            let batch = taught(&teacher, equal(&model).await, top).await;
+            let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+            assert_eq!(found["reward_advantage_mean"], 0.0);
+            behind.push(-found["distillation_advantage_mean"]);
+            tails.extend(found.get("distillation_tail").copied());
+        }
+        let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+        let (first, last) = (mean(&behind[..3]), mean(&behind[15..]));
+        assert!(first > 0.02 && last < 0.4 * first, "{top}, the divergence in nats per token: {behind:?}");
+        match top {
+            0 => assert!(tails.is_empty()),
+            4 => assert!(tails.iter().all(|tail| (0.01..0.99).contains(tail)), "{tails:?}"),
+            _ => assert!(tails.iter().all(|tail| *tail < 1e-5), "{tails:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_teacher_scores_at_the_temperature_of_the_answers() {
+    let (model, _) = distilling(16);
+    let teacher = teacher();
+    let batch = taught(&teacher, played(&model, |generated| generated.temperature = 0.5).await, 16).await;
+    let generated = batch.groups[0].members[0].generated.clone().unwrap();
+    for token in &generated.taught {
+        let sum: f64 = token.likely.iter().map(|(_, logprob)| logprob.exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "all tokens of the vocabulary: {sum}");
+    }
+    let sequence = &generated.sequences[0];
+    let warm = teacher.teach(&sequence.tokens, 1.0, 16).await.unwrap();
+    let sharp = teacher.teach(&sequence.tokens, 0.5, 16).await.unwrap();
+    // The ratio of two probabilities is squared at half of the temperature.
+    let ratio = |token: &TaughtToken| token.likely[0].1 - token.likely[1].1;
+    assert!(warm.iter().zip(&sharp).all(|(warm, sharp)| (2.0 * ratio(warm) - ratio(sharp)).abs() < 1e-9));
+}
+
+#[tokio::test]
+async fn a_policy_that_equals_its_teacher_does_not_move_by_its_likely_tokens() {
+    let (model, mut layer) = distilling(3);
+    let twin = TokenCalls::new(folder().open("twin", &ComputeDevice::processor()).unwrap());
+    let batch = taught(&twin, equal(&model).await, 3).await;
+    let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!(found["distillation_advantage_mean"].abs() < 1e-9 && found["gradient_norm"] < 1e-5, "{found:?}");
 }
 
 /// Answers that all have the same reward.

@@ -5,6 +5,7 @@ use crate::LocalModelError;
 use crate::device::ComputeDevice;
 use clawhost_learn::LearnError;
 use clawhost_learn::policy::{Evaluation, Metrics, StepBatch};
+use std::iter::repeat_with;
 
 /// Errors of both sides of a step.
 enum StepError {
@@ -44,8 +45,18 @@ pub(crate) fn joined(scores: &[TokenScores]) -> TokenScores {
     for one in scores {
         all.logprobs.extend(&one.logprobs);
         all.entropies.extend(&one.entropies);
+        all.beside.extend(one.beside.iter().cloned());
     }
     all
+}
+
+/// Derivatives in the order of targets: that of each token, followed by those of the tokens beside it.
+fn interleaved(own: Vec<f64>, mut beside: Vec<Vec<f64>>) -> Vec<f64> {
+    if beside.is_empty() {
+        return own;
+    }
+    beside.resize(own.len(), Vec::new());
+    own.into_iter().zip(beside).flat_map(|(own, beside)| std::iter::once(own).chain(beside)).collect()
 }
 
 /// Accumulates the gradients of a step, micro-batch by micro-batch. `units` has the sequences of each unit, which stays in one
@@ -65,10 +76,18 @@ pub(crate) fn accumulate(
         let all: Vec<TokenScores> = (first..).zip(scores).flat_map(|(unit, scores)| columns(unit, scores)).collect();
         let evaluations: Vec<Evaluation<'_>> = (first * each..)
             .zip(&all)
-            .map(|(sequence, scores)| Evaluation { sequence, new: &scores.logprobs, entropy: Some(&scores.entropies) })
+            .map(|(sequence, scores)| Evaluation {
+                sequence,
+                new: &scores.logprobs,
+                entropy: Some(&scores.entropies),
+                likely: &scores.beside,
+            })
             .collect();
         let outcome = step.loss(&evaluations)?;
-        let gradients = outcome.gradients.chunks(each.max(1)).map(<[Vec<f64>]>::concat).collect();
+        let beside = outcome.likely.into_iter().chain(repeat_with(Vec::new));
+        let gradients: Vec<Vec<f64>> =
+            outcome.gradients.into_iter().zip(beside).map(|(own, beside)| interleaved(own, beside)).collect();
+        let gradients = gradients.chunks(each.max(1)).map(<[Vec<f64>]>::concat).collect();
         Ok::<_, StepError>((gradients, (outcome.loss, outcome.metrics)))
     };
     let told = device.guarded(|| trainer.accumulate(units, &loss)).map_err(refused)??;

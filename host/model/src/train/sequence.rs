@@ -1,5 +1,6 @@
 //! A sequence for training: the exact tokens that were generated, with their sampling temperature.
 
+use super::TokenScores;
 use crate::LocalModelError;
 
 /// One sequence. Tokens of the policy are *trained*. Prompts and tool results are context only.
@@ -10,6 +11,8 @@ pub struct Sequence {
     trained: Vec<usize>,
     /// Divides the logits, as when the tokens were drawn.
     temperature: f32,
+    /// For each trained token, other tokens whose log-probs at its position are wanted, too. Empty: none are.
+    beside: Vec<Vec<u32>>,
 }
 
 impl Sequence {
@@ -29,7 +32,49 @@ impl Sequence {
             return refuse(format!("a temperature of {temperature}; ratios need one above 0"));
         }
         let trained = mask.iter().enumerate().filter(|(_, trained)| **trained).map(|(place, _)| place).collect();
-        Ok(Self { tokens, trained, temperature })
+        Ok(Self { tokens, trained, temperature, beside: Vec::new() })
+    }
+
+    /// The same sequence, with other tokens at the position of each trained token. Their log-probs are scores and have gradients like
+    /// those of trained tokens.
+    ///
+    /// # Errors
+    /// There is not one list for each trained token.
+    pub fn with_beside(self, beside: Vec<Vec<u32>>) -> Result<Self, LocalModelError> {
+        if !beside.is_empty() && beside.len() != self.trained.len() {
+            let why = format!("{} trained tokens and {} lists of tokens beside them", self.trained.len(), beside.len());
+            return Err(LocalModelError::Samples(why));
+        }
+        Ok(Self { beside, ..self })
+    }
+
+    /// The scored tokens in order, with the position of each: every trained token, followed by the tokens beside it.
+    pub fn targets(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.trained.iter().enumerate().flat_map(|(number, place)| {
+            let own = self.tokens.get(*place).copied();
+            let beside = self.beside.get(number).into_iter().flatten().copied();
+            own.into_iter().chain(beside).map(|token| (*place, token))
+        })
+    }
+
+    /// Number of scored tokens.
+    pub fn scored(&self) -> usize {
+        self.trained.len() + self.beside.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Scores from those of all targets, in order: log-probs and entropies.
+    pub fn token_scores(&self, targets: impl IntoIterator<Item = (f64, f64)>) -> TokenScores {
+        let mut targets = targets.into_iter();
+        let mut scores = TokenScores::default();
+        for number in 0..self.trained.len() {
+            let Some((logprob, entropy)) = targets.next() else { break };
+            scores.logprobs.push(logprob);
+            scores.entropies.push(entropy);
+            if let Some(beside) = self.beside.get(number) {
+                scores.beside.push((&mut targets).take(beside.len()).map(|(logprob, _)| logprob).collect());
+            }
+        }
+        scores
     }
 
     /// All tokens.
@@ -45,5 +90,24 @@ impl Sequence {
     /// The temperature at which the tokens were drawn.
     pub fn temperature(&self) -> f32 {
         self.temperature
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_beside_a_trained_one_follow_it_in_targets_and_scores() {
+        let mask = [false, true, false, true];
+        let plain = Sequence::new(vec![5, 6, 7, 8], &mask, 1.0).unwrap();
+        assert_eq!((plain.targets().collect::<Vec<_>>(), plain.scored()), (vec![(1, 6), (3, 8)], 2));
+        let refused = plain.clone().with_beside(vec![vec![1]]).unwrap_err().to_string();
+        assert!(refused.contains("2 trained tokens and 1 lists"), "{refused}");
+        let both = plain.with_beside(vec![vec![1, 6], vec![]]).unwrap();
+        assert_eq!((both.targets().collect::<Vec<_>>(), both.scored()), (vec![(1, 6), (1, 1), (1, 6), (3, 8)], 4));
+        let scores = both.token_scores([(-1.0, 0.1), (-2.0, 0.2), (-3.0, 0.3), (-4.0, 0.4)]);
+        assert_eq!((scores.logprobs, scores.entropies), (vec![-1.0, -4.0], vec![0.1, 0.4]));
+        assert_eq!(scores.beside, [vec![-2.0, -3.0], vec![]]);
     }
 }

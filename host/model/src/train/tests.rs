@@ -64,6 +64,39 @@ fn learn(trainer: &mut Trainer, sequences: &[Sequence], units: &[&[Sequence]]) -
 }
 
 #[test]
+fn tokens_beside_a_trained_one_have_its_scores_and_gradients() {
+    let (config, host) = small();
+    let (beginning, drawn, other) = (vec![3u32, 9, 27], 11, 40);
+    let mask = [false, false, false, true];
+    // A second sequence, so that rows and targets are not numbered alike.
+    let sequence = |last: u32| Sequence::new([beginning.clone(), vec![last]].concat(), &mask, 0.7).unwrap();
+    let with_beside = |last: u32| sequence(last).with_beside(vec![vec![other, drawn]]).unwrap();
+    let first = Sequence::new(vec![5, 6, 7, 8], &[false, true, true, true], 1.0).unwrap();
+    let first = first.with_beside(vec![vec![1], vec![], vec![2, 3]]).unwrap();
+    let trainer = || trainer(&config, &host, Rule::Muon);
+    let scores = trainer().scores(&[&first, &with_beside(drawn)]).unwrap();
+    let alone = trainer().scores(&[&sequence(other), &sequence(drawn)]).unwrap();
+    assert_eq!(scores[1].logprobs, alone[1].logprobs);
+    assert_eq!(scores[1].beside, [vec![alone[0].logprobs[0], alone[1].logprobs[0]]]);
+    assert_eq!(scores[0].beside.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 2]);
+    // The gradient by the log-prob of a token beside equals that of a sequence that ends with it.
+    let gradient = |units: &[&[Sequence]], wanted: Vec<Vec<f64>>| {
+        let mut trainer = trainer();
+        let loss = move |_: usize, _: &[Vec<TokenScores>]| Ok::<_, LocalModelError>((wanted.clone(), ()));
+        trainer.accumulate(units, &loss).unwrap();
+        trainer.pending().unwrap()
+    };
+    let found = gradient(&[&[first, with_beside(drawn)]], vec![[vec![0.0; 6], vec![0.0, -1.0, 0.0]].concat()]);
+    let expected = gradient(&[&[sequence(other)]], vec![vec![-1.0]]);
+    for (name, expected) in expected {
+        let most = expected.iter().fold(0.0f32, |most, one| most.max(one.abs()));
+        for (found, expected) in found[&name].iter().zip(&expected) {
+            assert!((found - expected).abs() <= 1e-5 * most.max(1e-3), "{name}: {found} is not {expected}");
+        }
+    }
+}
+
+#[test]
 fn scores_equal_those_of_the_full_logits() {
     let (config, host) = small();
     let sequences = sequences();

@@ -2,6 +2,7 @@
 
 use super::{Resolver, preset_flag, preset_number, small};
 use crate::check::options;
+use crate::folder::is_endpoint;
 use crate::key::DISTILLATION;
 use crate::{AdapterSpec, CreditUnit, Key, Layer, Optimizer, Truncated, Value, WeightsSpec};
 
@@ -22,10 +23,13 @@ impl Resolver<'_> {
         WeightsSpec {
             objective: self.text_or(Key::Objective, 0).to_owned(),
             teacher: self.text(Key::Teacher).map(str::to_owned),
+            teacher_top: small(self.whole_or(Key::TeacherTop, 0)),
             credit: match self.text_or(Key::Credit, 0) {
                 name if name == CreditUnit::Turn.name() => CreditUnit::Turn,
+                name if name == CreditUnit::Judge.name() => CreditUnit::Judge,
                 _ => CreditUnit::Episode,
             },
+            credit_weight: self.number_or(Key::CreditWeight, 0),
             epochs: self.small_or(Key::Epochs, 0),
             minibatches: self.small_or(Key::Minibatches, 0),
             rate: self.number_or(Key::Rate, case),
@@ -81,11 +85,26 @@ impl Resolver<'_> {
             }
             (true, true) | (false, false) => {}
         }
+        if is_sure && !is_distilled && self.whole(Key::TeacherTop).is_some_and(|top| top > 0) {
+            let need = format!(" {DISTILLATION}");
+            self.refuse(Key::TeacherTop, ["needs ".into(), Key::Objective.into(), need.into()]);
+        }
+        let is_remote = self.text(Key::Teacher).is_some_and(is_endpoint);
+        if let Some(other) = self.number(Key::Temperature).filter(|temperature| is_remote && *temperature != 1.0) {
+            let why =
+                format!("found {other}; expected 1: an endpoint as teacher gives log-probs at temperature 1 only");
+            self.refuse(Key::Temperature, [why.into()]);
+        }
         if is_distilled && self.whole(Key::Refills).is_some_and(|refills| refills > 0) {
             let why = format!("not with {DISTILLATION}, which learns from all groups, unless it is 0");
             self.refuse(Key::Refills, [why.into()]);
         }
-        if is_distilled && self.text_or(Key::Credit, 0) == CreditUnit::Turn.name() {
+        let credits_episodes = self.text_or(Key::Credit, 0) == CreditUnit::Episode.name();
+        if credits_episodes && self.has(Key::CreditWeight) && !self.refused.contains(&Key::Credit) {
+            let (turn, judge) = (CreditUnit::Turn.name(), CreditUnit::Judge.name());
+            self.refuse(Key::CreditWeight, ["needs ".into(), Key::Credit.into(), format!(" {turn} or {judge}").into()]);
+        }
+        if is_distilled && !credits_episodes {
             self.refuse(Key::Credit, [format!("not with {DISTILLATION}, which learns from no rewards").into()]);
         }
         is_distilled

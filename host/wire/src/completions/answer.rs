@@ -1,5 +1,6 @@
 //! Answers of `/completions`, whole and streamed.
 
+use super::scores::TokenName;
 use crate::{AnswerHead, ErrorKind, openai, sse};
 use clawhost_core::{ScoredToken, TokenFinish, TokenVersion, Usage};
 use serde_json::{Map, Value, json};
@@ -16,6 +17,8 @@ pub struct TextChoice<'a> {
     pub logprobs: Option<Vec<(&'a [ScoredToken], usize)>>,
     /// Whether alternatives were requested.
     pub alternatives: bool,
+    /// Whether tokens are named by their ids, as in `token_id:7`. Several tokens may have one text.
+    pub names_ids: bool,
     /// Why it ended. `None`: it goes on.
     pub finish: Option<&'a TokenFinish>,
     /// The token ids, if they are returned.
@@ -39,8 +42,9 @@ pub fn version_pairs(versions: &[TokenVersion]) -> Value {
 }
 
 /// Log-probs in the form of this shape.
-fn logprobs(parts: &[(&[ScoredToken], usize)], alternatives: bool) -> Value {
+fn logprobs(parts: &[(&[ScoredToken], usize)], alternatives: bool, names_ids: bool) -> Value {
     let tokens = || parts.iter().flat_map(|(tokens, before)| tokens.iter().map(move |token| (token, *before)));
+    let name = |id: u32, text: &str| if names_ids { TokenName::of_id(id) } else { text.to_owned() };
     let top = |token: &ScoredToken| -> Value {
         let Some(logprob) = token.logprob else { return Value::Null };
         let mut top: Map<String, Value> = Map::new();
@@ -48,15 +52,15 @@ fn logprobs(parts: &[(&[ScoredToken], usize)], alternatives: bool) -> Value {
         for other in &token.alternatives {
             let text = if other.id == token.id { &token.text } else { &other.text };
             // Two tokens may have one text: the more likely one is shown.
-            top.entry(text.clone()).or_insert_with(|| json!(other.logprob));
+            top.entry(name(other.id, text)).or_insert_with(|| json!(other.logprob));
         }
         if !is_known {
-            top.entry(token.text.clone()).or_insert_with(|| json!(logprob));
+            top.entry(name(token.id, &token.text)).or_insert_with(|| json!(logprob));
         }
         Value::Object(top)
     };
     json!({
-        "tokens": tokens().map(|(token, _)| token.text.as_str()).collect::<Vec<_>>(),
+        "tokens": tokens().map(|(token, _)| name(token.id, &token.text)).collect::<Vec<_>>(),
         "token_logprobs": tokens().map(|(token, _)| token.logprob).collect::<Vec<_>>(),
         "top_logprobs": alternatives.then(|| tokens().map(|(token, _)| top(token)).collect::<Vec<_>>()),
         "text_offset": tokens().map(|(token, before)| token.offset + before).collect::<Vec<_>>(),
@@ -68,7 +72,7 @@ impl TextChoice<'_> {
         let mut choice = json!({
             "index": self.index,
             "text": self.text,
-            "logprobs": self.logprobs.as_ref().map(|parts| logprobs(parts, self.alternatives)),
+            "logprobs": self.logprobs.as_ref().map(|parts| logprobs(parts, self.alternatives, self.names_ids)),
             "finish_reason": self.finish.map(TokenFinish::name),
         });
         let Value::Object(fields) = &mut choice else { return choice };

@@ -49,6 +49,8 @@ pub struct TextRequest {
     pub answers: u32,
     /// Whether the answer has the token ids.
     pub returns_token_ids: bool,
+    /// Whether tokens with log-probs are named by their ids instead of their texts.
+    pub names_ids: bool,
     /// Whether it is streamed.
     pub stream: bool,
     /// Whether a stream reports usage.
@@ -105,6 +107,7 @@ impl TextRequest {
             logprobs,
             answers,
             returns_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
+            names_ids: fields.flag("return_tokens_as_token_ids")?.unwrap_or(false),
             stream: fields.flag("stream")?.unwrap_or(false),
             include_usage,
         })

@@ -190,6 +190,7 @@ impl Asked {
             text: if echo.is_empty() { text.into() } else { format!("{echo}{text}").into() },
             logprobs: self.request.logprobs.map(|_| parts()),
             alternatives: self.request.logprobs.is_some_and(|count| count > 0),
+            names_ids: self.request.names_ids,
             finish: Some(answer.map_or(&clawhost_core::TokenFinish::Length, |answer| &answer.finish)),
             ids: self.request.returns_token_ids.then(|| TokenIds {
                 prompt: self.prompts.get(prompt).map(Vec::as_slice),

@@ -139,6 +139,7 @@ impl Sending {
             text: echoes.get(prompt).map(String::as_str).unwrap_or_default().into(),
             logprobs: request.logprobs.map(|_| scored()),
             alternatives: request.logprobs.is_some_and(|count| count > 0),
+            names_ids: request.names_ids,
             finish: None,
             ids: request
                 .returns_token_ids
@@ -165,6 +166,7 @@ impl Sending {
             text: text.into(),
             logprobs: request.logprobs.map(|_| vec![(delta.tokens.as_slice(), before)]),
             alternatives: request.logprobs.is_some_and(|count| count > 0),
+            names_ids: request.names_ids,
             finish: None,
             ids: request.returns_token_ids.then(|| TokenIds {
                 tokens: delta.tokens.iter().map(|token| token.id).collect(),

@@ -108,7 +108,7 @@ impl StepBatch for LabelledStep {
             gradients.push(reply.mask().iter().map(|trained| if *trained { slope } else { 0.0 }).collect());
             note_entropy(&mut metrics, evaluation, reply.mask());
         }
-        finite(Outcome { loss, gradients, metrics })
+        finite(Outcome { loss, gradients, likely: Vec::new(), metrics })
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn evaluations<'a>(new: &[&'a [f64]]) -> Vec<Evaluation<'a>> {
-        (0..).zip(new).map(|(sequence, new)| Evaluation { sequence, new, entropy: None }).collect()
+        (0..).zip(new).map(|(sequence, new)| Evaluation { sequence, new, ..Evaluation::default() }).collect()
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::LearnError;
 use std::collections::BTreeSet;
 
 /// New log-probs of one sequence of the step.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Evaluation<'a> {
     /// Index of the sequence in the step.
     pub sequence: usize,
@@ -35,6 +35,8 @@ pub struct Evaluation<'a> {
     pub new: &'a [f64],
     /// Entropy of each token's distribution, nats, if computed; used only for metrics.
     pub entropy: Option<&'a [f64]>,
+    /// For each token, the log-probs of the tokens that the teacher named at its position ([`super::Recorded::likely`]). Empty: of none.
+    pub likely: &'a [Vec<f64>],
 }
 
 /// The contribution of a micro-batch to its step.
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub loss: f64,
     /// `dLoss/dnew` for each evaluation, in the given order; 0 where the mask is false.
     pub gradients: Vec<Vec<f64>>,
+    /// `dLoss/dlikely` for each evaluation, as [`Evaluation::likely`]. Empty: the loss depends on none of them.
+    pub likely: Vec<Vec<Vec<f64>>>,
     /// Its metrics.
     pub metrics: Metrics,
 }
@@ -84,13 +88,17 @@ fn check(step: &dyn StepBatch, micro_batch: &[Evaluation<'_>]) -> Result<(), Lea
         {
             return refuse(format!("entropy is not one finite number for each of {} tokens", mask.len()));
         }
+        for likely in evaluation.likely {
+            check_logprobs(&name, "new", likely, likely.len())?;
+        }
     }
     Ok(())
 }
 
 /// Extreme inputs (rewards of 1e308) overflow although each is finite. They are caught here, before they reach the weights.
 fn finite(outcome: Outcome) -> Result<Outcome, LearnError> {
-    if outcome.loss.is_finite() && outcome.gradients.iter().flatten().all(|slope| slope.is_finite()) {
+    let slopes = outcome.gradients.iter().flatten().chain(outcome.likely.iter().flatten().flatten());
+    if outcome.loss.is_finite() && slopes.copied().all(f64::is_finite) {
         return Ok(outcome);
     }
     let what = format!("the loss is {} or a gradient is not finite: rewards or log-probs are too large", outcome.loss);

@@ -10,6 +10,9 @@ use crate::policy::objective::PolicyGradient;
 use std::collections::BTreeSet;
 use std::iter::repeat;
 
+/// Derivatives of one sequence: by the log-probs of its tokens, and by those of the tokens that the teacher named.
+type Slopes = (Vec<f64>, Vec<Vec<f64>>);
+
 /// One optimiser step over trajectories.
 #[derive(Debug, Clone)]
 pub struct PolicyStep<'a> {
@@ -46,8 +49,12 @@ impl<'a> PolicyStep<'a> {
         self.sequences.get(sequence).copied()
     }
 
-    fn sequence_loss(&self, trained: &Trained, evaluation: &Evaluation<'_>, metrics: &mut Metrics) -> Vec<f64> {
+    /// The derivatives by the log-probs of the tokens, and by those of the tokens that the teacher named.
+    fn sequence_loss(&self, trained: &Trained, evaluation: &Evaluation<'_>, metrics: &mut Metrics) -> Slopes {
         let objective = &self.objective;
+        // The divergence over the teacher's tokens takes the place of the drawn token's advantage.
+        let distillation = objective.distillation.filter(|rule| rule.top == 0);
+        let over_bins = objective.distillation.filter(|rule| rule.top > 0);
         let tokens = Token::all(trained, evaluation);
         let count = tokens.iter().flatten().count().max(1) as f64;
         let weight = self.denominator.weight(tokens.iter().flatten().count());
@@ -55,13 +62,25 @@ impl<'a> PolicyStep<'a> {
         let reward_weight = objective.reward.map_or(0.0, |reward| reward.weight);
         let mut sequence_slope = 0.0;
         let mut gradients = Vec::with_capacity(tokens.len());
-        for token in tokens {
+        let mut likely = Vec::new();
+        for (place, token) in tokens.into_iter().enumerate() {
             let Some(token) = token else {
                 gradients.push(0.0);
+                likely.extend(over_bins.map(|_| vec![0.0; evaluation.likely.get(place).map_or(0, Vec::len)]));
                 continue;
             };
             let from_reward = reward_weight * token.advantage;
-            let teacher = objective.distillation.zip(token.teacher);
+            if let Some(rule) = over_bins {
+                let own = evaluation.likely.get(place).into_iter().flatten().copied();
+                let teachers = trained.trajectory().recorded().likely.get(place).into_iter().flatten();
+                let mut found = rule.divergence(own.zip(teachers.map(|(_, logprob)| *logprob)));
+                found.slopes.iter_mut().for_each(|slope| *slope *= weight);
+                likely.push(found.slopes);
+                metrics.distillation_loss += weight * found.value;
+                metrics.distillation_advantage.note(-found.value);
+                metrics.distillation_tail.note(found.tail);
+            }
+            let teacher = distillation.zip(token.teacher);
             let from_teacher = teacher.map_or(0.0, |(rule, teacher)| rule.advantage(teacher, token.old));
             let of_sequence = objective.surrogate.is_of_sequence();
             let log_ratio = if of_sequence { mean_log_ratio } else { token.new - token.old };
@@ -102,7 +121,19 @@ impl<'a> PolicyStep<'a> {
             *gradient += weight * sequence_slope / count;
         }
         note_entropy(metrics, evaluation, mask);
-        gradients
+        (gradients, likely)
+    }
+
+    /// Checks that there are log-probs of all tokens that the teacher named.
+    fn check_likely(&self, trained: &Trained, evaluation: &Evaluation<'_>) -> Result<(), LearnError> {
+        let recorded = trained.trajectory().recorded();
+        let is_needed = self.objective.distillation.is_some_and(|rule| rule.top > 0);
+        let expected = recorded.likely.iter().map(Vec::len);
+        if !is_needed || expected.eq(evaluation.likely.iter().map(Vec::len)) {
+            return Ok(());
+        }
+        let what = "its new log-probs of the teacher's most likely tokens are not one for each".to_owned();
+        Err(LearnError::Sequence { sequence: recorded.sequence.clone(), what })
     }
 }
 
@@ -119,11 +150,17 @@ impl StepBatch for PolicyStep<'_> {
     fn loss(&self, micro_batch: &[Evaluation<'_>]) -> Result<Outcome, LearnError> {
         check(self, micro_batch)?;
         let mut metrics = Metrics::default();
-        let known = micro_batch.iter().filter_map(|evaluation| Some((self.trained(evaluation.sequence)?, evaluation)));
-        let gradients: Vec<Vec<f64>> =
-            known.map(|(trained, evaluation)| self.sequence_loss(trained, evaluation, &mut metrics)).collect();
+        let (mut gradients, mut likely) =
+            (Vec::with_capacity(micro_batch.len()), Vec::with_capacity(micro_batch.len()));
+        for evaluation in micro_batch {
+            let Some(trained) = self.trained(evaluation.sequence) else { continue };
+            self.check_likely(trained, evaluation)?;
+            let (of_tokens, of_likely) = self.sequence_loss(trained, evaluation, &mut metrics);
+            gradients.push(of_tokens);
+            likely.push(of_likely);
+        }
         let loss = metrics.reward_loss + metrics.distillation_loss + metrics.kl_loss;
-        finite(Outcome { loss, gradients, metrics })
+        finite(Outcome { loss, gradients, likely, metrics })
     }
 }
 

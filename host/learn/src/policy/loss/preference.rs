@@ -117,6 +117,6 @@ impl StepBatch for PreferenceStep {
             gradients.push(mask.iter().map(|trained| if *trained { slope } else { 0.0 }).collect());
             note_entropy(&mut metrics, evaluation, mask);
         }
-        finite(Outcome { loss, gradients, metrics })
+        finite(Outcome { loss, gradients, likely: Vec::new(), metrics })
     }
 }

@@ -47,6 +47,6 @@ impl StepBatch for SupervisedStep {
             gradients.push(mask.iter().map(|trained| if *trained { -weight } else { 0.0 }).collect());
             note_entropy(&mut metrics, evaluation, mask);
         }
-        finite(Outcome { loss, gradients, metrics })
+        finite(Outcome { loss, gradients, likely: Vec::new(), metrics })
     }
 }

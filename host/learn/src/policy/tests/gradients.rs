@@ -69,8 +69,9 @@ fn outcome(objective: PolicyGradient, groups: &[Vec<Random>], shift: Shift) -> O
     let step = experience.whole().ok()?;
     let of =
         |sequence: usize| step.trained(sequence).unwrap().trajectory().recorded().sequence.parse::<usize>().unwrap();
-    let micro_batch: Vec<Evaluation<'_>> =
-        (0..step.sequences()).map(|sequence| Evaluation { sequence, new: &new[of(sequence)], entropy: None }).collect();
+    let micro_batch: Vec<Evaluation<'_>> = (0..step.sequences())
+        .map(|sequence| Evaluation { sequence, new: &new[of(sequence)], ..Evaluation::default() })
+        .collect();
     let mut outcome = step.loss(&micro_batch).unwrap();
     // By the index of the trajectory, including dropped ones.
     let mut gradients: Vec<Vec<f64>> = new.iter().map(|new| vec![0.0; new.len()]).collect();
@@ -230,11 +231,11 @@ fn in_parts(objective: PolicyGradient, groups: &[Vec<Random>], order: &[usize], 
         let new: Vec<Vec<f64>> = part.iter().map(|sequence| column(all[of(*sequence)], 0)).collect();
         let pairs = part.iter().zip(&new);
         let micro_batch: Vec<_> =
-            pairs.map(|(sequence, new)| Evaluation { sequence: *sequence, new, entropy: None }).collect();
+            pairs.map(|(sequence, new)| Evaluation { sequence: *sequence, new, ..Evaluation::default() }).collect();
         let outcome = step.loss(&micro_batch).unwrap();
         loss += outcome.loss;
         metrics.merge(&outcome.metrics);
         part.iter().zip(outcome.gradients).for_each(|(sequence, gradient)| gradients[of(*sequence)] = gradient);
     }
-    Outcome { loss, gradients, metrics }
+    Outcome { loss, gradients, likely: Vec::new(), metrics }
 }

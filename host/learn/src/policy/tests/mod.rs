@@ -1,5 +1,6 @@
 //! Whole steps, from trajectories to gradients.
 
+mod distillation;
 mod gradients;
 mod pitfalls;
 mod published;
@@ -56,7 +57,8 @@ fn experience(objective: PolicyGradient) -> Experience {
 }
 
 fn evaluations<'a>(new: &'a [impl AsRef<[f64]>]) -> Vec<Evaluation<'a>> {
-    let evaluation = |(sequence, new): (usize, &'a _)| Evaluation { sequence, new: AsRef::as_ref(new), entropy: None };
+    let evaluation =
+        |(sequence, new): (usize, &'a _)| Evaluation { sequence, new: AsRef::as_ref(new), ..Evaluation::default() };
     new.iter().enumerate().map(evaluation).collect()
 }
 

@@ -17,7 +17,7 @@ fn whole(objective: PolicyGradient, change: impl Fn(usize, &mut Recorded)) -> Ou
         name.trim_start_matches('e').parse::<usize>().unwrap()
     };
     let micro_batch: Vec<_> = (0..step.sequences())
-        .map(|sequence| Evaluation { sequence, new: NEW[number(sequence)], entropy: None })
+        .map(|sequence| Evaluation { sequence, new: NEW[number(sequence)], ..Evaluation::default() })
         .collect();
     step.loss(&micro_batch).unwrap()
 }
@@ -51,7 +51,7 @@ fn new_log_probs_that_do_not_match_the_step_are_errors() {
         let error = step.loss(micro_batch).unwrap_err().to_string();
         assert!(error.contains(expect), "{error}");
     };
-    let one = |sequence, new| Evaluation { sequence, new, entropy: None };
+    let one = |sequence, new| Evaluation { sequence, new, ..Evaluation::default() };
     check(&[one(4, NEW[0])], "sequence 4: the step has sequences 0 to 3");
     check(&[one(0, NEW[0]), one(0, NEW[0])], "sequence 0: occurs twice");
     check(&[one(1, NEW[0])], "sequence e1: new has 3 numbers for 2 tokens");
@@ -209,6 +209,34 @@ fn credit_per_turn_adds_the_advantage_of_the_turn_to_that_of_the_episode() {
     assert_eq!(credited([1.0, 1.0], ["b", "b"], turn), Vec::<Vec<f64>>::new(), "nothing differs");
     // Equal episodes, of which the second comes back to the first state.
     assert_eq!(credited([1.0, 1.0], ["b", "a"], turn).len(), 2);
+}
+
+#[test]
+fn a_judge_of_turns_adds_to_the_outcome_and_changes_no_other_part() {
+    let credited = |rewards: [f64; 2], judged: [Option<Vec<f64>>; 2], credit: Credit| {
+        let member = |number: usize| {
+            let (reward, turn_rewards) = (Some(rewards[number]), judged[number].clone());
+            // No observation repeats.
+            let states = vec![Digest::of(&[number as u8, 0]), Digest::of(&[number as u8, 1])];
+            Trajectory::new(Recorded { reward, states, turn_rewards, turn_ends: vec![1, 3], ..recorded(0) }).unwrap()
+        };
+        let group = TrajectoryGroup { task: "a".into(), members: vec![member(0), member(1)] };
+        let experience = Experience::new(PolicyGradient { credit, ..policy("dr_grpo") }, vec![group])?;
+        Ok::<_, crate::LearnError>(experience.trained().iter().map(|one| one.advantages().to_vec()).collect::<Vec<_>>())
+    };
+    let judge = |weight: f64| Credit::Judge(JudgeCredit { weight });
+    let judged = || [Some(vec![0.0, 1.0]), Some(vec![1.0, 0.0])];
+    // The outcome is .5 of the better one; the judge prefers the second turn of it and the first of the other.
+    let expect = vec![vec![0.0, 1.0, 1.0], vec![0.0, -1.0, -1.0]];
+    assert_eq!(credited([1.0, 0.0], judged(), judge(1.0)).unwrap(), expect);
+    let expect = vec![vec![0.25, 0.75, 0.75], vec![-0.25, -0.75, -0.75]];
+    assert_eq!(credited([1.0, 0.0], judged(), judge(0.5)).unwrap(), expect);
+    // Equal outcomes teach by their turns.
+    let expect = vec![vec![-0.5, 0.5, 0.5], vec![0.5, -0.5, -0.5]];
+    assert_eq!(credited([1.0, 1.0], judged(), judge(1.0)).unwrap(), expect);
+    assert_eq!(credited([1.0, 0.0], judged(), Credit::Episode).unwrap(), [vec![0.5; 3], vec![-0.5; 3]]);
+    let error = credited([1.0, 0.0], [None, None], judge(1.0)).unwrap_err().to_string();
+    assert!(error.contains("no reward scored the turns of any episode"), "{error}");
 }
 
 #[test]

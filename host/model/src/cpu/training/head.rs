@@ -1,6 +1,6 @@
 //! From the output of the last layer to log-probs of the trained tokens, and back.
 //!
-//! Only rows that predict a trained token are multiplied with the head. Logits are computed again in the backward pass:
+//! Only rows that predict a scored token are multiplied with the head. Logits are computed again in the backward pass:
 //! all of them at once would be by far the largest allocation.
 //!
 //! ```text
@@ -15,7 +15,6 @@ use super::{Block, Both, Gradients, TrainingModel, each, fit};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, dot, exp, largest, normalise, sum};
 use crate::cpu::panels::add_outer_products;
-use crate::train::TokenScores;
 use std::ops::Range;
 
 /// Rows of logits that one thread computes at once.
@@ -27,7 +26,7 @@ fn head(model: &TrainingModel) -> Option<&Both> {
     model.weights.head.as_ref()
 }
 
-/// Scores of a block's trained tokens.
+/// Log-probs and entropies of a block's targets. A row is multiplied with the head once for each of its targets.
 pub(super) fn score(model: &TrainingModel, block: &mut Block) {
     let (width, vocabulary) = (model.config.width, model.config.vocabulary);
     let Block { text, x, foretelling, hidden, wholes, scores, buffers, .. } = block;
@@ -46,13 +45,6 @@ pub(super) fn score(model: &TrainingModel, block: &mut Block) {
     }
     let mut found = found.into_iter();
     *scores = text.counts.iter().map(|count| (&mut found).take(*count).collect()).collect();
-}
-
-impl FromIterator<(f64, f64)> for TokenScores {
-    fn from_iter<I: IntoIterator<Item = (f64, f64)>>(pairs: I) -> Self {
-        let (logprobs, entropies) = pairs.into_iter().unzip();
-        Self { logprobs, entropies }
-    }
 }
 
 struct Score<'a> {
@@ -141,7 +133,7 @@ pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f3
         norm_back::<false>(foretelling, &model.weights.norm, epsilon, hidden, slope, &mut of_vectors.input_norm);
         x.fill(0.0);
         for (target, slope) in text.targets.iter().zip(slope.chunks_exact(width)) {
-            x[target.row * width..][..width].copy_from_slice(slope);
+            add(&mut x[target.row * width..][..width], slope);
         }
     });
     blocks.iter().for_each(|block| add(&mut to.0.norm, &block.of_vectors.input_norm));

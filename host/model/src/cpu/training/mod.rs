@@ -131,7 +131,8 @@ pub(crate) struct Block {
     hidden: Vec<f32>,
     /// The normalisation of their logits.
     wholes: Vec<Softmax>,
-    scores: Vec<TokenScores>,
+    /// Log-probs and entropies of the targets, by sequence.
+    scores: Vec<Vec<(f64, f64)>>,
     factors: Factors,
     of_vectors: OfVectors,
     buffers: Buffers,
@@ -194,11 +195,11 @@ impl TrainingModel {
             forward::forward(self, block);
             head::score(self, block);
         });
-        pass.blocks.iter_mut().flat_map(|block| std::mem::take(&mut block.scores)).collect()
+        let scores = pass.blocks.iter_mut().flat_map(|block| std::mem::take(&mut block.scores));
+        sequences.iter().zip(scores).map(|(sequence, scores)| sequence.token_scores(scores)).collect()
     }
 
-    /// Adds gradients of a loss. `wanted` is its derivative by each trained token's log-prob, in the order of the
-    /// scores.
+    /// Adds gradients of a loss. `wanted` is its derivative by the log-prob of each target, in their order.
     pub(crate) fn backward(&self, pass: &mut Pass, wanted: &[f32], to: &mut Gradients, threads: bool) {
         head::backward(self, &mut pass.blocks, wanted, to, threads);
         let Some(lowest) = to.lowest() else { return };

@@ -3,7 +3,7 @@
 use crate::cpu::rotary_table::RotaryTable;
 use crate::train::Sequence;
 
-/// A token that is trained.
+/// A token that is scored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     /// The row that predicts it.
@@ -22,7 +22,7 @@ pub(super) struct Text {
     pub(super) bounds: Vec<usize>,
     /// Angles of every token's position.
     pub(super) turns: Vec<(f32, f32)>,
-    /// In order.
+    /// In order. Tokens beside a trained one have its row.
     pub(super) targets: Vec<Target>,
     /// Targets of each sequence.
     pub(super) counts: Vec<usize>,
@@ -45,11 +45,10 @@ impl Text {
             self.turns.extend(table.iter().take(tokens.len() * pairs));
             let scale = 1.0 / sequence.temperature();
             // The first position of a sequence is never trained.
-            self.targets.extend(sequence.trained().iter().filter_map(|place| {
-                let token = *tokens.get(*place)? as usize;
-                Some(Target { row: start + place.checked_sub(1)?, token, scale })
+            self.targets.extend(sequence.targets().filter_map(|(place, token)| {
+                Some(Target { row: start + place.checked_sub(1)?, token: token as usize, scale })
             }));
-            self.counts.push(sequence.trained().len());
+            self.counts.push(sequence.scored());
             self.bounds.push(self.tokens.len());
         }
     }
