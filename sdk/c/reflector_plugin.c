@@ -222,11 +222,11 @@ __attribute__((__weak__, __export_name__("cabi_post_clawhost:reflector/reflector
 void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint8_t * arg0) {
   switch ((int32_t) (int32_t) *((uint8_t*) (arg0 + 0))) {
     case 0: {
-      size_t len21 = *((size_t*) (arg0 + (2*sizeof(void*))));
-      if (len21 > 0) {
-        uint8_t *ptr22 = *((uint8_t **) (arg0 + sizeof(void*)));
-        for (size_t i23 = 0; i23 < len21; i23++) {
-          uint8_t *base = ptr22 + i23 * (15*sizeof(void*));
+      size_t len39 = *((size_t*) (arg0 + (2*sizeof(void*))));
+      if (len39 > 0) {
+        uint8_t *ptr40 = *((uint8_t **) (arg0 + sizeof(void*)));
+        for (size_t i41 = 0; i41 < len39; i41++) {
+          uint8_t *base = ptr40 + i41 * (19*sizeof(void*));
           (void) base;
           switch ((int32_t) (int32_t) *((uint8_t*) (base + 0))) {
             case 0: {
@@ -252,7 +252,19 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
               if (len0 > 0) {
                 uint8_t *ptr1 = *((uint8_t **) (base + (7*sizeof(void*))));
                 for (size_t i2 = 0; i2 < len0; i2++) {
-                  uint8_t *base = ptr1 + i2 * (4*sizeof(void*));
+                  uint8_t *base = ptr1 + i2 * (2*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                }
+                free(ptr1);
+              }
+              size_t len3 = *((size_t*) (base + (10*sizeof(void*))));
+              if (len3 > 0) {
+                uint8_t *ptr4 = *((uint8_t **) (base + (9*sizeof(void*))));
+                for (size_t i5 = 0; i5 < len3; i5++) {
+                  uint8_t *base = ptr4 + i5 * (4*sizeof(void*));
                   (void) base;
                   if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                     free(*((uint8_t **) (base + 0)));
@@ -261,7 +273,7 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
                     free(*((uint8_t **) (base + (2*sizeof(void*)))));
                   }
                 }
-                free(ptr1);
+                free(ptr4);
               }
               break;
             }
@@ -272,78 +284,33 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
               if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
                 free(*((uint8_t **) (base + (3*sizeof(void*)))));
               }
-              size_t len3 = *((size_t*) (base + (6*sizeof(void*))));
-              if (len3 > 0) {
-                uint8_t *ptr4 = *((uint8_t **) (base + (5*sizeof(void*))));
-                for (size_t i5 = 0; i5 < len3; i5++) {
-                  uint8_t *base = ptr4 + i5 * (2*sizeof(void*));
-                  (void) base;
-                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-                    free(*((uint8_t **) (base + 0)));
-                  }
-                }
-                free(ptr4);
-              }
-              size_t len6 = *((size_t*) (base + (8*sizeof(void*))));
+              size_t len6 = *((size_t*) (base + (6*sizeof(void*))));
               if (len6 > 0) {
-                uint8_t *ptr7 = *((uint8_t **) (base + (7*sizeof(void*))));
+                uint8_t *ptr7 = *((uint8_t **) (base + (5*sizeof(void*))));
                 for (size_t i8 = 0; i8 < len6; i8++) {
-                  uint8_t *base = ptr7 + i8 * (4*sizeof(void*));
+                  uint8_t *base = ptr7 + i8 * (2*sizeof(void*));
                   (void) base;
                   if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                     free(*((uint8_t **) (base + 0)));
-                  }
-                  if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
-                    free(*((uint8_t **) (base + (2*sizeof(void*)))));
                   }
                 }
                 free(ptr7);
               }
-              break;
-            }
-            case 2: {
-              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
-                free(*((uint8_t **) (base + sizeof(void*))));
-              }
-              break;
-            }
-            case 3: {
-              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
-                free(*((uint8_t **) (base + sizeof(void*))));
-              }
-              if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
-                free(*((uint8_t **) (base + (3*sizeof(void*)))));
-              }
-              break;
-            }
-            case 4: {
-              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
-                free(*((uint8_t **) (base + sizeof(void*))));
-              }
-              break;
-            }
-          }
-          size_t len15 = *((size_t*) (base + (10*sizeof(void*))));
-          if (len15 > 0) {
-            uint8_t *ptr16 = *((uint8_t **) (base + (9*sizeof(void*))));
-            for (size_t i17 = 0; i17 < len15; i17++) {
-              uint8_t *base = ptr16 + i17 * (6*sizeof(void*));
-              (void) base;
-              if ((*((size_t*) (base + sizeof(void*)))) > 0) {
-                free(*((uint8_t **) (base + 0)));
-              }
-              size_t len9 = *((size_t*) (base + (3*sizeof(void*))));
+              size_t len9 = *((size_t*) (base + (8*sizeof(void*))));
               if (len9 > 0) {
-                uint8_t *ptr10 = *((uint8_t **) (base + (2*sizeof(void*))));
+                uint8_t *ptr10 = *((uint8_t **) (base + (7*sizeof(void*))));
                 for (size_t i11 = 0; i11 < len9; i11++) {
-                  uint8_t *base = ptr10 + i11 * 4;
+                  uint8_t *base = ptr10 + i11 * (2*sizeof(void*));
                   (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
                 }
                 free(ptr10);
               }
-              size_t len12 = *((size_t*) (base + (5*sizeof(void*))));
+              size_t len12 = *((size_t*) (base + (10*sizeof(void*))));
               if (len12 > 0) {
-                uint8_t *ptr13 = *((uint8_t **) (base + (4*sizeof(void*))));
+                uint8_t *ptr13 = *((uint8_t **) (base + (9*sizeof(void*))));
                 for (size_t i14 = 0; i14 < len12; i14++) {
                   uint8_t *base = ptr13 + i14 * (4*sizeof(void*));
                   (void) base;
@@ -356,17 +323,134 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
                 }
                 free(ptr13);
               }
+              break;
             }
-            free(ptr16);
+            case 2: {
+              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + sizeof(void*))));
+              }
+              break;
+            }
+            case 3: {
+              size_t len15 = *((size_t*) (base + (2*sizeof(void*))));
+              if (len15 > 0) {
+                uint8_t *ptr16 = *((uint8_t **) (base + sizeof(void*)));
+                for (size_t i17 = 0; i17 < len15; i17++) {
+                  uint8_t *base = ptr16 + i17 * (2*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                }
+                free(ptr16);
+              }
+              if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (3*sizeof(void*)))));
+              }
+              if ((*((size_t*) (base + (6*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (5*sizeof(void*)))));
+              }
+              size_t len18 = *((size_t*) (base + (8*sizeof(void*))));
+              if (len18 > 0) {
+                uint8_t *ptr19 = *((uint8_t **) (base + (7*sizeof(void*))));
+                for (size_t i20 = 0; i20 < len18; i20++) {
+                  uint8_t *base = ptr19 + i20 * (2*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                }
+                free(ptr19);
+              }
+              size_t len21 = *((size_t*) (base + (10*sizeof(void*))));
+              if (len21 > 0) {
+                uint8_t *ptr22 = *((uint8_t **) (base + (9*sizeof(void*))));
+                for (size_t i23 = 0; i23 < len21; i23++) {
+                  uint8_t *base = ptr22 + i23 * (2*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                }
+                free(ptr22);
+              }
+              size_t len24 = *((size_t*) (base + (12*sizeof(void*))));
+              if (len24 > 0) {
+                uint8_t *ptr25 = *((uint8_t **) (base + (11*sizeof(void*))));
+                for (size_t i26 = 0; i26 < len24; i26++) {
+                  uint8_t *base = ptr25 + i26 * (4*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                  if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (2*sizeof(void*)))));
+                  }
+                }
+                free(ptr25);
+              }
+              break;
+            }
+            case 4: {
+              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + sizeof(void*))));
+              }
+              if ((*((size_t*) (base + (4*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + (3*sizeof(void*)))));
+              }
+              break;
+            }
+            case 5: {
+              if ((*((size_t*) (base + (2*sizeof(void*))))) > 0) {
+                free(*((uint8_t **) (base + sizeof(void*))));
+              }
+              break;
+            }
           }
-          if ((*((size_t*) (base + (12*sizeof(void*))))) > 0) {
-            free(*((uint8_t **) (base + (11*sizeof(void*)))));
+          size_t len33 = *((size_t*) (base + (14*sizeof(void*))));
+          if (len33 > 0) {
+            uint8_t *ptr34 = *((uint8_t **) (base + (13*sizeof(void*))));
+            for (size_t i35 = 0; i35 < len33; i35++) {
+              uint8_t *base = ptr34 + i35 * (6*sizeof(void*));
+              (void) base;
+              if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                free(*((uint8_t **) (base + 0)));
+              }
+              size_t len27 = *((size_t*) (base + (3*sizeof(void*))));
+              if (len27 > 0) {
+                uint8_t *ptr28 = *((uint8_t **) (base + (2*sizeof(void*))));
+                for (size_t i29 = 0; i29 < len27; i29++) {
+                  uint8_t *base = ptr28 + i29 * 4;
+                  (void) base;
+                }
+                free(ptr28);
+              }
+              size_t len30 = *((size_t*) (base + (5*sizeof(void*))));
+              if (len30 > 0) {
+                uint8_t *ptr31 = *((uint8_t **) (base + (4*sizeof(void*))));
+                for (size_t i32 = 0; i32 < len30; i32++) {
+                  uint8_t *base = ptr31 + i32 * (4*sizeof(void*));
+                  (void) base;
+                  if ((*((size_t*) (base + sizeof(void*)))) > 0) {
+                    free(*((uint8_t **) (base + 0)));
+                  }
+                  if ((*((size_t*) (base + (3*sizeof(void*))))) > 0) {
+                    free(*((uint8_t **) (base + (2*sizeof(void*)))));
+                  }
+                }
+                free(ptr31);
+              }
+            }
+            free(ptr34);
           }
-          size_t len18 = *((size_t*) (base + (14*sizeof(void*))));
-          if (len18 > 0) {
-            uint8_t *ptr19 = *((uint8_t **) (base + (13*sizeof(void*))));
-            for (size_t i20 = 0; i20 < len18; i20++) {
-              uint8_t *base = ptr19 + i20 * (4*sizeof(void*));
+          if ((*((size_t*) (base + (16*sizeof(void*))))) > 0) {
+            free(*((uint8_t **) (base + (15*sizeof(void*)))));
+          }
+          size_t len36 = *((size_t*) (base + (18*sizeof(void*))));
+          if (len36 > 0) {
+            uint8_t *ptr37 = *((uint8_t **) (base + (17*sizeof(void*))));
+            for (size_t i38 = 0; i38 < len36; i38++) {
+              uint8_t *base = ptr37 + i38 * (4*sizeof(void*));
               (void) base;
               if ((*((size_t*) (base + sizeof(void*)))) > 0) {
                 free(*((uint8_t **) (base + 0)));
@@ -375,10 +459,10 @@ void __wasm_export_exports_clawhost_reflector_reflector_reflect_post_return(uint
                 free(*((uint8_t **) (base + (2*sizeof(void*)))));
               }
             }
-            free(ptr19);
+            free(ptr37);
           }
         }
-        free(ptr22);
+        free(ptr40);
       }
       break;
     }
@@ -984,6 +1068,7 @@ void exports_clawhost_reflector_reflector_playbook_free(exports_clawhost_reflect
   reflector_plugin_string_free(&ptr->version);
   exports_clawhost_reflector_reflector_list_entry_free(&ptr->entries);
   reflector_plugin_list_tuple2_string_string_free(&ptr->sections);
+  exports_clawhost_reflector_reflector_list_entry_free(&ptr->tried);
   exports_clawhost_reflector_reflector_attributes_free(&ptr->extra);
 }
 
@@ -1003,6 +1088,10 @@ void exports_clawhost_reflector_reflector_evidence_free(exports_clawhost_reflect
   exports_clawhost_reflector_reflector_attributes_free(&ptr->extra);
 }
 
+void exports_clawhost_reflector_reflector_tuple2_list_string_entry_free(exports_clawhost_reflector_reflector_tuple2_list_string_entry_t *ptr) {
+  exports_clawhost_reflector_reflector_entry_free(&ptr->f1);
+}
+
 void exports_clawhost_reflector_reflector_change_free(exports_clawhost_reflector_reflector_change_t *ptr) {
   switch ((int32_t) ptr->tag) {
     case 0: {
@@ -1018,9 +1107,13 @@ void exports_clawhost_reflector_reflector_change_free(exports_clawhost_reflector
       break;
     }
     case 3: {
+      exports_clawhost_reflector_reflector_tuple2_list_string_entry_free(&ptr->val.merge);
       break;
     }
     case 4: {
+      break;
+    }
+    case 5: {
       reflector_plugin_string_free(&ptr->val.other);
       break;
     }
@@ -1743,58 +1836,61 @@ uint8_t * __wasm_export_exports_clawhost_reflector_reflector_check(uint8_t * arg
 }
 
 __attribute__((__export_name__("clawhost:reflector/reflector@0.1.0#reflect")))
-uint8_t * __wasm_export_exports_clawhost_reflector_reflector_reflect(int64_t arg, uint8_t * arg0, size_t arg1, uint8_t * arg2, size_t arg3, uint8_t * arg4, size_t arg5, uint8_t * arg6, size_t arg7, uint8_t * arg8, size_t arg9, uint8_t * arg10, size_t arg11, int32_t arg12) {
-  exports_clawhost_reflector_reflector_context_t arg13 = (clawhost_types_types_context_t) {
-    (uint64_t) (uint64_t) (arg),
-    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(arg0), (arg1) },
-    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(arg2), (arg3) },
+uint8_t * __wasm_export_exports_clawhost_reflector_reflector_reflect(uint8_t * arg) {
+  exports_clawhost_reflector_reflector_context_t arg0 = (clawhost_types_types_context_t) {
+    (uint64_t) (uint64_t) (*((int64_t*) (arg + 0))),
+    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + 8))), (*((size_t*) (arg + (8+1*sizeof(void*))))) },
+    (clawhost_types_types_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (8+2*sizeof(void*))))), (*((size_t*) (arg + (8+3*sizeof(void*))))) },
   };
-  exports_clawhost_reflector_reflector_playbook_t arg14 = (exports_clawhost_reflector_reflector_playbook_t) {
-    (reflector_plugin_string_t) (reflector_plugin_string_t) { (uint8_t*)(arg4), (arg5) },
-    (exports_clawhost_reflector_reflector_list_entry_t) (exports_clawhost_reflector_reflector_list_entry_t) { (exports_clawhost_reflector_reflector_entry_t*)(arg6), (arg7) },
-    (reflector_plugin_list_tuple2_string_string_t) (reflector_plugin_list_tuple2_string_string_t) { (reflector_plugin_tuple2_string_string_t*)(arg8), (arg9) },
-    (exports_clawhost_reflector_reflector_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(arg10), (arg11) },
+  exports_clawhost_reflector_reflector_playbook_t arg1 = (exports_clawhost_reflector_reflector_playbook_t) {
+    (reflector_plugin_string_t) (reflector_plugin_string_t) { (uint8_t*)(*((uint8_t **) (arg + (8+4*sizeof(void*))))), (*((size_t*) (arg + (8+5*sizeof(void*))))) },
+    (exports_clawhost_reflector_reflector_list_entry_t) (exports_clawhost_reflector_reflector_list_entry_t) { (exports_clawhost_reflector_reflector_entry_t*)(*((uint8_t **) (arg + (8+6*sizeof(void*))))), (*((size_t*) (arg + (8+7*sizeof(void*))))) },
+    (reflector_plugin_list_tuple2_string_string_t) (reflector_plugin_list_tuple2_string_string_t) { (reflector_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (8+8*sizeof(void*))))), (*((size_t*) (arg + (8+9*sizeof(void*))))) },
+    (uint32_t) (uint32_t) (*((int32_t*) (arg + (8+10*sizeof(void*))))),
+    (exports_clawhost_reflector_reflector_list_entry_t) (exports_clawhost_reflector_reflector_list_entry_t) { (exports_clawhost_reflector_reflector_entry_t*)(*((uint8_t **) (arg + (8+11*sizeof(void*))))), (*((size_t*) (arg + (8+12*sizeof(void*))))) },
+    (exports_clawhost_reflector_reflector_attributes_t) (clawhost_types_types_attributes_t) { (reflector_plugin_tuple2_string_string_t*)(*((uint8_t **) (arg + (8+13*sizeof(void*))))), (*((size_t*) (arg + (8+14*sizeof(void*))))) },
   };
   exports_clawhost_reflector_reflector_result_list_proposal_reflect_error_t ret;
   exports_clawhost_reflector_reflector_list_proposal_t ok;
   exports_clawhost_reflector_reflector_reflect_error_t err;
-  ret.is_err = !exports_clawhost_reflector_reflector_reflect(&arg13, &arg14, (exports_clawhost_reflector_reflector_own_group_t) { arg12 }, &ok, &err);
+  ret.is_err = !exports_clawhost_reflector_reflector_reflect(&arg0, &arg1, (exports_clawhost_reflector_reflector_own_group_t) { *((int32_t*) (arg + (8+15*sizeof(void*)))) }, &ok, &err);
   if (ret.is_err) {
     ret.val.err = err;
   }
   if (!ret.is_err) {
     ret.val.ok = ok;
   }
+  free(arg);
   uint8_t *ptr = (uint8_t *) &RET_AREA;
   if ((ret).is_err) {
-    const exports_clawhost_reflector_reflector_reflect_error_t *payload20 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
-    switch ((int32_t) (*payload20).tag) {
+    const exports_clawhost_reflector_reflector_reflect_error_t *payload8 = &(ret).val.err;*((int8_t*)(ptr + 0)) = 1;
+    switch ((int32_t) (*payload8).tag) {
       case 0: {
-        const reflector_plugin_string_t *payload21 = &(*payload20).val.invalid_input;
+        const reflector_plugin_string_t *payload9 = &(*payload8).val.invalid_input;
         *((int8_t*)(ptr + sizeof(void*))) = 0;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload21).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload21).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload9).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload9).ptr;
         break;
       }
       case 1: {
-        const reflector_plugin_string_t *payload22 = &(*payload20).val.model;
+        const reflector_plugin_string_t *payload10 = &(*payload8).val.model;
         *((int8_t*)(ptr + sizeof(void*))) = 1;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload22).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload22).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload10).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload10).ptr;
         break;
       }
       case 2: {
-        const reflector_plugin_string_t *payload23 = &(*payload20).val.invalid_option;
+        const reflector_plugin_string_t *payload11 = &(*payload8).val.invalid_option;
         *((int8_t*)(ptr + sizeof(void*))) = 2;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload23).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload23).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload11).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload11).ptr;
         break;
       }
       case 3: {
-        const reflector_plugin_string_t *payload24 = &(*payload20).val.other;
+        const reflector_plugin_string_t *payload12 = &(*payload8).val.other;
         *((int8_t*)(ptr + sizeof(void*))) = 3;
-        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload24).len;
-        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload24).ptr;
+        *((size_t*)(ptr + (3*sizeof(void*)))) = (*payload12).len;
+        *((uint8_t **)(ptr + (2*sizeof(void*)))) = (uint8_t *) (*payload12).ptr;
         break;
       }
     }

@@ -551,12 +551,15 @@ typedef struct exports_clawhost_reflector_reflector_reflect_error_t {
 
 // One lesson.
 typedef struct exports_clawhost_reflector_reflector_entry_t {
-  // Chosen by the host; empty in a new entry.
+  // Chosen by the host. In a new entry empty, or a name by which other entries of the same answer need it.
   reflector_plugin_string_t   id;
   // The lesson.
   reflector_plugin_string_t   text;
   // For retrieval.
   reflector_plugin_list_string_t   tags;
+  // Entries without which it is useless: their ids, or their names in the same answer. It is shown, tried, deployed and
+  // retired only together with them. At most 8; an unknown one, or a cycle, is refused.
+  reflector_plugin_list_string_t   needs;
   // For later additions.
   exports_clawhost_reflector_reflector_attributes_t   extra;
 } exports_clawhost_reflector_reflector_entry_t;
@@ -579,6 +582,10 @@ typedef struct exports_clawhost_reflector_reflector_playbook_t {
   exports_clawhost_reflector_reflector_list_entry_t   entries;
   // Named sections of free text.
   reflector_plugin_list_tuple2_string_string_t   sections;
+  // How often another approach was asked for, because training found nothing. What the gate decided is no part of it.
+  uint32_t   attempt;
+  // Lessons that training tried in vain, the latest last. At most 32.
+  exports_clawhost_reflector_reflector_list_entry_t   tried;
   // For later additions.
   exports_clawhost_reflector_reflector_attributes_t   extra;
 } exports_clawhost_reflector_reflector_playbook_t;
@@ -598,6 +605,11 @@ typedef struct exports_clawhost_reflector_reflector_evidence_t {
   exports_clawhost_reflector_reflector_attributes_t   extra;
 } exports_clawhost_reflector_reflector_evidence_t;
 
+typedef struct {
+  reflector_plugin_list_string_t f0;
+  exports_clawhost_reflector_reflector_entry_t f1;
+} exports_clawhost_reflector_reflector_tuple2_list_string_entry_t;
+
 // What to change.
 typedef struct exports_clawhost_reflector_reflector_change_t {
   uint8_t tag;
@@ -605,6 +617,7 @@ typedef struct exports_clawhost_reflector_reflector_change_t {
     exports_clawhost_reflector_reflector_entry_t     add;
     exports_clawhost_reflector_reflector_entry_t     update;
     reflector_plugin_string_t     retire;
+    exports_clawhost_reflector_reflector_tuple2_list_string_entry_t     merge;
     reflector_plugin_tuple2_string_string_t     rewrite_section;
     reflector_plugin_string_t     other;
   } val;
@@ -616,10 +629,12 @@ typedef struct exports_clawhost_reflector_reflector_change_t {
 #define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_UPDATE 1
 // Take an entry out, by id.
 #define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_RETIRE 2
+// One entry in the place of several deployed ones, by their ids. It is compared with them as it is, without a trial.
+#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_MERGE 3
 // Another text for a section: name and text.
-#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_REWRITE_SECTION 3
+#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_REWRITE_SECTION 4
 // Anything else: an error for this host.
-#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_OTHER 4
+#define EXPORTS_CLAWHOST_REFLECTOR_REFLECTOR_CHANGE_OTHER 5
 
 typedef struct {
   exports_clawhost_reflector_reflector_evidence_t *ptr;
@@ -870,6 +885,8 @@ void exports_clawhost_reflector_reflector_playbook_free(exports_clawhost_reflect
 void reflector_plugin_list_u32_free(reflector_plugin_list_u32_t *ptr);
 
 void exports_clawhost_reflector_reflector_evidence_free(exports_clawhost_reflector_reflector_evidence_t *ptr);
+
+void exports_clawhost_reflector_reflector_tuple2_list_string_entry_free(exports_clawhost_reflector_reflector_tuple2_list_string_entry_t *ptr);
 
 void exports_clawhost_reflector_reflector_change_free(exports_clawhost_reflector_reflector_change_t *ptr);
 

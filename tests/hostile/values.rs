@@ -206,6 +206,9 @@ async fn proposals_are_limited_in_size_and_their_names_are_visible() {
         ("a hidden section", FailureKind::Invalid, code::MALFORMED, "the name of a section: `rules\\u{202e}`"),
         ("retires nothing", FailureKind::Invalid, code::MALFORMED, "an entry without a name"),
         ("a kind of its own", FailureKind::Invalid, code::UNKNOWN_CASE, "change `burn\\u{1b}[2J`"),
+        ("65 needs", FailureKind::Invalid, code::LENGTH, "65 needs of an entry"),
+        ("a hidden need", FailureKind::Invalid, code::MALFORMED, "hidden characters in the name of a needed entry"),
+        ("merges 65", FailureKind::Invalid, code::LENGTH, "65 merged entries"),
         ("65 proofs", FailureKind::Invalid, code::LENGTH, "65 evidence"),
     ] {
         check_refusal(name, &reflect(name).await.unwrap_err(), kind, code, says);

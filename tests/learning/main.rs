@@ -7,6 +7,7 @@
     reason = "a test that cannot continue has failed"
 )]
 
+mod approach;
 mod batches;
 mod budget;
 mod evolve;
@@ -16,6 +17,7 @@ mod lessons;
 mod lineage;
 mod observed;
 mod pool;
+mod relations;
 mod replay;
 mod reports;
 mod resume;

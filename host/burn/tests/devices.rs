@@ -394,7 +394,7 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
         number: 0,
         state_id: StateId(Digest::of(b"test")),
         groups: groups.collect(),
-        proposals: Vec::new(),
+        answers: Vec::new(),
         removed: Removed::default(),
     }
 }

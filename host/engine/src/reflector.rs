@@ -148,8 +148,10 @@ impl ReflectorPlugin {
             check.at_most("bytes in an entry's id", entry.id.len(), check.limits.name_bytes)?;
             check.at_most("tags of an entry", entry.tags.len(), check.limits.attributes)?;
             entry.tags.iter().try_for_each(|tag| check.name("a tag", tag))?;
+            check.at_most("needs of an entry", entry.needs.len(), check.limits.attributes)?;
+            entry.needs.iter().try_for_each(|need| check.name("a needed entry", need))?;
             check.attributes(&entry.extra)?;
-            Ok(Entry { id: entry.id, text: entry.text, tags: entry.tags, extra: entry.extra })
+            Ok(Entry { id: entry.id, text: entry.text, tags: entry.tags, needs: entry.needs, extra: entry.extra })
         };
         let change = match proposal.change {
             wit::Change::Add(new) => Change::Add(entry(new)?),
@@ -157,6 +159,11 @@ impl ReflectorPlugin {
             wit::Change::Retire(id) => {
                 check.name("an entry", &id)?;
                 Change::Retire(id)
+            }
+            wit::Change::Merge((ids, new)) => {
+                check.at_most("merged entries", ids.len(), check.limits.proposals)?;
+                ids.iter().try_for_each(|id| check.name("an entry", id))?;
+                Change::Merge(ids, entry(new)?)
             }
             wit::Change::RewriteSection((name, text)) => {
                 check.name("a section", &name)?;
@@ -211,12 +218,15 @@ impl Reflector for ReflectorPlugin {
             id: entry.id.clone(),
             text: entry.text.clone(),
             tags: entry.tags.clone(),
+            needs: entry.needs.clone(),
             extra: entry.extra.clone(),
         };
         let playbook = wit::Playbook {
             version: playbook.version.clone(),
             entries: playbook.entries.iter().map(entry).collect(),
             sections: playbook.sections.clone(),
+            attempt: playbook.attempt,
+            tried: playbook.tried.iter().map(entry).collect(),
             extra: Vec::new(),
         };
         let context = convert::context_to(context);

@@ -7,7 +7,7 @@
 use clawhost_core::{Change, Digest, EpisodeId, Proposal, StateId, derive_seed};
 use clawhost_learn::harness::{Harness, HarnessSettings};
 use clawhost_learn::playbook::Playbook;
-use clawhost_learn::{Batch, Entry, Group, Layer, LearnError, Lesson, Member, Removed, learn};
+use clawhost_learn::{Answer, Batch, Entry, Group, Layer, LearnError, Lesson, Member, Removed, learn};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -25,7 +25,9 @@ fn rule(n: usize) -> Lesson {
 }
 
 fn batch(groups: Vec<Group>, proposals: Vec<(String, Proposal)>) -> Batch {
-    Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, proposals, removed: Removed::default() }
+    let answer = |(reflector, proposal)| Answer { reflector, proposals: vec![proposal] };
+    let answers = proposals.into_iter().map(answer).collect();
+    Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, answers, removed: Removed::default() }
 }
 
 /// Groups as the learning loop plays them, with rewards of 0 and 1 that no entry affects.
@@ -57,7 +59,13 @@ fn warm() -> Result<Harness, LearnError> {
     let mut harness = Harness::new(HarnessSettings::default(), Playbook { sections: BTreeMap::new(), entries });
     let proposal = |n: usize| {
         let lesson = rule(DEPLOYED + n).line();
-        let entry = clawhost_core::Entry { id: String::new(), text: lesson, tags: Vec::new(), extra: Vec::new() };
+        let entry = clawhost_core::Entry {
+            id: String::new(),
+            text: lesson,
+            tags: Vec::new(),
+            needs: Vec::new(),
+            extra: Vec::new(),
+        };
         let change = Change::Add(entry);
         ("bench".to_owned(), Proposal { change, evidence: Vec::new(), expected_effect: String::new() })
     };

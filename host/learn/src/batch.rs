@@ -46,6 +46,15 @@ pub struct Removed {
     pub unscored: u64,
 }
 
+/// The answer of a reflector to one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The name of the reflector.
+    pub reflector: String,
+    /// What it proposes. New entries may need each other, by names that hold in this answer only.
+    pub proposals: Vec<Proposal>,
+}
+
 /// The experience of one iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
@@ -55,8 +64,8 @@ pub struct Batch {
     pub state_id: StateId,
     /// The groups.
     pub groups: Vec<Group>,
-    /// Proposals, each with the name of its reflector.
-    pub proposals: Vec<(String, Proposal)>,
+    /// The answers of reflectors.
+    pub answers: Vec<Answer>,
     /// Episodes that are not in the groups.
     pub removed: Removed,
 }
@@ -83,6 +92,11 @@ impl Batch {
             }
         }
         Ok(())
+    }
+
+    /// Number of proposals.
+    pub fn proposals(&self) -> usize {
+        self.answers.iter().map(|answer| answer.proposals.len()).sum()
     }
 
     /// Number of episodes.

@@ -78,6 +78,13 @@ pub struct Entry {
     pub created_by: String,
     /// Number of batches learned from when it was first proposed.
     pub born: u64,
+    /// Entries without which it is useless, at most [`NEEDS`]: it is shown, tried, deployed and retired together with them. The relation
+    /// has no cycle.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<EntryId>,
+    /// Entries whose place it took in a merger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merges: Vec<EntryId>,
     /// Current stage.
     pub status: Status,
     /// Whether it passed the gate only together with others. Later training holds it out from half of the episodes, until credit confirms
@@ -85,6 +92,9 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
+
+/// Most entries that one entry needs itself. A rule needs a look-up for each of its facts; one that needs more is a program, not a lesson.
+pub const NEEDS: usize = 8;
 
 /// The stage that reports name for an entry that passed the gate only together with others.
 pub const PROVISIONAL: &str = "provisional";
@@ -100,6 +110,8 @@ impl Entry {
             support: 1,
             created_by: created_by.into(),
             born: 0,
+            needs: Vec::new(),
+            merges: Vec::new(),
             status: Status::Queued,
             provisional: false,
         }

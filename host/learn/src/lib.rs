@@ -34,8 +34,8 @@ pub mod router;
 mod symmetric;
 mod transaction;
 
-pub use batch::{Batch, DRAWN_ENTRIES, Group, Member, Removed};
-pub use entry::{Entry, EntryId, PROVISIONAL, Status};
+pub use batch::{Answer, Batch, DRAWN_ENTRIES, Group, Member, Removed};
+pub use entry::{Entry, EntryId, NEEDS, PROVISIONAL, Status};
 pub use error::LearnError;
 pub use layer::{CheckpointKind, Forward, Layer, Step, Weights};
 pub use lesson::{Lesson, Skill, estimated_tokens};

@@ -124,7 +124,7 @@ fn batch(rewards: &[f64]) -> Batch {
         number: 0,
         state_id: StateId(Digest::of(b"")),
         groups: vec![Group { task: "t".into(), seed: 1, drawn: Vec::new(), propensity: 0.5, members }],
-        proposals: Vec::new(),
+        answers: Vec::new(),
         removed: Removed::default(),
     }
 }

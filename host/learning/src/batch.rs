@@ -2,7 +2,7 @@
 //! and counted.
 
 use crate::experience::Groups;
-use clawhost_core::{Ending, Episode, Proposal, StateId, Verdict, escaped};
+use clawhost_core::{Ending, Episode, StateId, Verdict, escaped};
 use clawhost_learn::policy::Generated;
 use clawhost_learn::{Batch, EntryId, Group, Measurements, Member, Metric, Removed};
 use std::collections::BTreeMap;
@@ -68,11 +68,11 @@ fn group(episodes: &[Arc<Episode>], removed: &mut Removed) -> Option<Group> {
     })
 }
 
-/// The batch of some groups with these proposals.
-pub(crate) fn batch(number: u64, state_id: StateId, groups: &Groups, proposals: Vec<(String, Proposal)>) -> Batch {
+/// The batch of some groups, without answers of reflectors.
+pub(crate) fn batch(number: u64, state_id: StateId, groups: &Groups) -> Batch {
     let mut removed = Removed::default();
     let groups = groups.values().filter_map(|episodes| group(episodes, &mut removed)).collect();
-    Batch { number, state_id, groups, proposals, removed }
+    Batch { number, state_id, groups, answers: Vec::new(), removed }
 }
 
 /// The most frequent reason why episodes were not scored, with its source.
@@ -153,7 +153,7 @@ mod tests {
     fn of(episodes: Vec<Episode>) -> Batch {
         let state_id = episodes[0].state_id;
         let episodes: Vec<_> = episodes.into_iter().map(Arc::new).collect();
-        let batch = batch(3, state_id, &by_group(&episodes), Vec::new());
+        let batch = batch(3, state_id, &by_group(&episodes));
         batch.check().unwrap();
         batch
     }

@@ -37,7 +37,7 @@ impl Experience {
 
     /// The batch of some of its groups. Failed and unscored episodes are removed and counted.
     pub fn batch(&self, groups: &Groups) -> Batch {
-        crate::batch::batch(self.number, self.state_id, groups, Vec::new())
+        crate::batch::batch(self.number, self.state_id, groups)
     }
 }
 

@@ -37,7 +37,7 @@ impl<F: Fn(&[Arc<Episode>]) -> Vec<String> + Send + Sync> Reflector for Reflecto
     }
 
     async fn reflect(&self, _: &Context, _: &Playbook, group: &[Arc<Episode>]) -> Result<Vec<Proposal>, Failure> {
-        let entry = |text| Entry { id: String::new(), text, tags: Vec::new(), extra: Vec::new() };
+        let entry = |text| Entry { id: String::new(), text, tags: Vec::new(), needs: Vec::new(), extra: Vec::new() };
         let proposal =
             |text| Proposal { change: Change::Add(entry(text)), evidence: Vec::new(), expected_effect: String::new() };
         Ok((self.suggest)(group).into_iter().map(proposal).collect())

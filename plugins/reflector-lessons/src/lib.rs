@@ -10,10 +10,12 @@
 //!
 //! ```json
 //! {"proposals": [{"change": "add", "id": "", "name": "look first", "when": "size is unknown", "do": "call measure {}",
-//!                 "avoid": "guessing", "tags": ["size"], "because": "guesses failed", "episodes": [1, 3]}]}
+//!                 "avoid": "guessing", "needs": [], "tags": ["size"], "because": "guesses failed", "episodes": [1, 3]}]}
 //! ```
 //!
-//! Each proposal is checked. A kind of change other than `add`, `update` and `retire`, an entry that the playbook does
+//! If the host asks for another approach, because training found nothing, the prompt says so and shows what was tried in vain.
+//!
+//! Each proposal is checked. A kind of change other than `add`, `update`, `retire` and `merge`, an entry that the playbook does
 //! not have, a lesson without an action, a known lesson, and a text that is too long (1200 characters for a lesson) are
 //! refused; the log has the reason, and the other proposals count. If an answer is not such a document, or has
 //! proposals of which *none* can be used (except for known ones), the model is asked again with the complaint

@@ -3,7 +3,7 @@
 //! Agents, environments and earlier lessons may contain instructions to the reflector. So their text is between two
 //! fences that it cannot contain, each message begins with its role, and no line of it can imitate another message.
 
-use clawhost_sdk::{Ending, Episode, Group, Message, Playbook, ToolSpec};
+use clawhost_sdk::{Ending, Entry, Episode, Group, Message, Playbook, ToolSpec};
 use std::collections::BTreeSet;
 
 /// Number of shown episodes: a lesson that eight do not show may be chance.
@@ -18,6 +18,8 @@ const EPISODES: usize = 48_000;
 const TURNS: u32 = 32;
 /// Characters of the playbook.
 const PLAYBOOK: usize = 16_000;
+/// Characters of the lessons that were tried in vain.
+const TRIED: usize = 8000;
 /// Characters of the available tools.
 const TOOLS: usize = 8000;
 
@@ -34,10 +36,12 @@ Prefer few lessons that are sure. Do not repeat what the playbook says. Retire o
 that it is wrong.\n\
 Answer with one JSON document and nothing else:\n\
 {{\"proposals\": [{{\"change\": \"add\", \"id\": \"\", \"name\": \"...\", \"when\": \"...\", \"do\": \"...\", \"avoid\": \"...\", \
-\"tags\": [\"...\"], \"because\": \"...\", \"episodes\": [1]}}]}}\n\
-- change: add, update (another lesson in the place of an entry) or retire (take an entry out).\n\
+\"needs\": [], \"tags\": [\"...\"], \"because\": \"...\", \"episodes\": [1]}}]}}\n\
+- change: add, update (another lesson in the place of an entry), retire (take an entry out) or merge (one lesson in the place of several \
+deployed entries that say nearly the same; \"ids\": [\"...\"] lists them).\n\
 - id: for update and retire, the entry's id as it stands in the material.\n\
 - name: a few words for people.\n\
+- needs: what the lesson is useless without, for example a lesson about looking something up: names of this answer, or ids.\n\
 - when: the condition; empty: always. Where the material states facts as lines `FACT: VALUE`, write it as \
 `FACT is VALUE and FACT is VALUE`.\n\
 - do: what to do, in one line. For a tool: `call TOOL {{\"argument\": \"<FACT>\"}}`, where <FACT> stands for the value of that \
@@ -135,6 +139,24 @@ fn playbook(playbook: &Playbook) -> Vec<String> {
     ends(sections.chain(entries).collect(), PLAYBOOK)
 }
 
+fn tried(known: &Playbook) -> Vec<String> {
+    let status = |entry: &Entry| entry.extra("status").map(one_line).unwrap_or_default();
+    ends(known.tried.iter().map(|entry| line(&format!("tried, {}", status(entry)), &entry.text)).collect(), TRIED)
+}
+
+/// What to do differently. Empty in the first attempt.
+fn other_approach(attempt: u32) -> String {
+    if attempt == 0 {
+        return String::new();
+    }
+    format!(
+        "This is attempt {}: nothing that was proposed lately has helped in training. Do not vary what was tried: take another approach. Look \
+         at conditions of two facts, at facts that have to be looked up first, at what the successful episodes have in common, or at steps \
+         before the one that failed.\n",
+        attempt.saturating_add(1)
+    )
+}
+
 /// The tools of the first episode: all episodes of a group have the same.
 fn tools(group: &Group) -> Vec<String> {
     let tools = group.episodes().first().map(Episode::tools).unwrap_or_default();
@@ -183,6 +205,10 @@ pub(crate) fn question(group: &Group, known: &Playbook) -> String {
     let shown = chosen.len();
     let mut lines = vec![format!("PLAYBOOK: {} entries", known.entries.len())];
     lines.extend(playbook(known));
+    if !known.tried.is_empty() {
+        lines.push("TRIED IN VAIN".to_owned());
+        lines.extend(tried(known));
+    }
     lines.push("TOOLS".to_owned());
     lines.extend(tools(group));
     for (number, episode) in (1..).zip(chosen) {
@@ -198,15 +224,16 @@ pub(crate) fn question(group: &Group, known: &Playbook) -> String {
     };
     format!(
         "The playbook, and {shown} episodes of the agent.{rest}\n{FENCE} MATERIAL {FENCE}\n{material}\n{FENCE} END {FENCE}\n\
-         Answer with the JSON document."
+         {}Answer with the JSON document.",
+        other_approach(known.attempt)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_sdk::Task;
     use clawhost_sdk::testing::{Recording, group};
-    use clawhost_sdk::{Entry, Task};
     use proptest::prelude::*;
 
     fn episode(answer: &str) -> Episode {
@@ -293,6 +320,18 @@ mod tests {
         let entries = (0..100).map(|_| Entry::new("x".repeat(1000))).collect();
         let shown = question(&group(vec![episode("{}")]), &Playbook::new(entries));
         assert!(shown.contains("PLAYBOOK: 100 entries") && shown.chars().count() < PLAYBOOK + 1000);
+    }
+
+    #[test]
+    fn another_approach_is_asked_for_with_what_was_tried() {
+        let entries = || vec![Entry { id: "e-1".into(), ..Entry::new("always: run") }];
+        let of = |known: Playbook| question(&group(vec![episode("{}")]), &known);
+        let first = of(Playbook::new(entries()));
+        assert!(!first.contains("TRIED IN VAIN") && !first.contains("attempt"), "{first}");
+        let tried = vec![Entry::new("when a is b: wait").with_extra("status", "harmful")];
+        let later = of(Playbook::new(entries()).at_attempt(2, tried));
+        assert!(later.contains("TRIED IN VAIN\n[tried, harmful] when a is b: wait\nTOOLS"), "{later}");
+        assert!(later.contains("==== END ====\nThis is attempt 3: "), "{later}");
     }
 
     #[test]

@@ -20,6 +20,10 @@ const LONGEST_NAME: usize = 120;
 const KNOWN: &str = "it is known already";
 /// Largest size of a tag in bytes: the host accepts 128.
 const LONGEST_TAG: usize = 128;
+/// Other lessons that a lesson needs, as the host allows.
+const MOST_NEEDS: usize = 8;
+/// Entries that one merger replaces: more do not say the same.
+const MOST_MERGED: usize = 8;
 /// Tags of a lesson.
 const MOST_TAGS: usize = 8;
 
@@ -60,6 +64,10 @@ struct Draft {
     #[serde(rename = "do")]
     action: Option<String>,
     avoid: Option<String>,
+    /// Ids of the entries that it replaces, for `merge`.
+    ids: Option<Vec<String>>,
+    /// Names of this answer, or ids.
+    needs: Option<Vec<String>>,
     tags: Option<Vec<String>>,
     because: Option<String>,
     /// Numbers; other values are ignored as evidence.
@@ -119,6 +127,7 @@ impl Draft {
         let entry = told.fold(Entry::new(format!("{head}: {action}{caution}")), |entry, (name, value)| {
             entry.with_extra(name, value)
         });
+        let entry = listed(self.needs, "needs", MOST_NEEDS)?.into_iter().fold(entry, Entry::needing);
         let tags: BTreeSet<String> = self.tags.unwrap_or_default().into_iter().map(|tag| one_line(Some(tag))).collect();
         let tags: Vec<String> = tags.into_iter().filter(|tag| !tag.is_empty()).collect();
         if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.len() > LONGEST_TAG || tag.chars().any(is_hidden)) {
@@ -141,10 +150,27 @@ impl Draft {
             "add" => Proposal::add_entry(self.entry()?, because),
             "update" => Proposal::update(known()?, self.entry()?, because),
             "retire" => Proposal::retire(known()?, because),
-            other => return Err(format!("`change` is `{}`, not add, update or retire", other.escape_debug())),
+            "merge" => {
+                let ids = listed(self.ids.take(), "ids", MOST_MERGED)?;
+                if let Some(unknown) = ids.iter().find(|id| subject.playbook.entry(id).is_none()) {
+                    return Err(format!("the playbook has no entry with the id `{}`", unknown.escape_debug()));
+                }
+                Proposal::merge(ids, self.entry()?, because)
+            }
+            other => return Err(format!("`change` is `{}`, not add, update, retire or merge", other.escape_debug())),
         };
         Ok(seen.into_iter().fold(proposal, |proposal, episode| proposal.seen_in(episode.clone(), Vec::new())))
     }
+}
+
+/// A list of names, in one line each.
+fn listed(list: Option<Vec<String>>, what: &str, most: usize) -> Result<Vec<String>, String> {
+    let list: BTreeSet<String> = list.unwrap_or_default().into_iter().map(|one| one_line(Some(one))).collect();
+    let list: Vec<String> = list.into_iter().filter(|one| !one.is_empty()).collect();
+    if list.len() > most || list.iter().any(|one| one.len() > LONGEST_TAG || one.chars().any(is_hidden)) {
+        return Err(format!("`{what}` are more than {most}, or one is no plain word"));
+    }
+    Ok(list)
 }
 
 /// The episode with this number, given as a number or as digits.
@@ -165,8 +191,41 @@ fn subjects(proposal: &Proposal) -> (Option<&str>, Option<String>) {
         Change::Add(entry) => (None, Some(plain(&entry.text))),
         Change::Update(entry) => (Some(&entry.id), Some(plain(&entry.text))),
         Change::Retire(id) => (Some(id), None),
+        Change::Merge((_, entry)) => (None, Some(plain(&entry.text))),
         Change::RewriteSection(_) | Change::Other(_) => (None, None),
     }
+}
+
+/// The names of the new lessons of an answer, and what lessons of it need.
+fn references(proposals: &[Value]) -> (BTreeSet<String>, BTreeSet<String>) {
+    let text = |value: &Value| one_line(value.as_str().map(str::to_owned));
+    let added = proposals.iter().filter(|draft| draft.get("change").and_then(Value::as_str) == Some("add"));
+    let names = added.filter_map(|draft| draft.get("name")).map(text).filter(|name| !name.is_empty());
+    let needs = proposals.iter().filter_map(|draft| draft.get("needs")?.as_array()).flatten();
+    (names.collect(), needs.map(text).collect())
+}
+
+/// The proposal, if what it needs is in the answer or in the playbook.
+fn met(proposal: Proposal, subject: &Subject<'_>, names: &BTreeSet<String>) -> Result<Proposal, String> {
+    use clawhost_sdk::Change;
+    let (Change::Add(entry) | Change::Update(entry)) = &proposal.change else { return Ok(proposal) };
+    match entry.needs.iter().find(|need| !names.contains(*need) && subject.playbook.entry(need).is_none()) {
+        Some(unknown) => {
+            Err(format!("it needs `{}`, which is neither a name of this answer nor an id", unknown.escape_debug()))
+        }
+        None => Ok(proposal),
+    }
+}
+
+/// A new lesson under its name, if another one needs it.
+fn named(mut proposal: Proposal, needed: &BTreeSet<String>) -> Proposal {
+    use clawhost_sdk::Change;
+    if let Change::Add(entry) = &mut proposal.change
+        && let Some(name) = entry.extra("name").map(str::to_owned).filter(|name| needed.contains(name))
+    {
+        entry.id = name;
+    }
+    proposal
 }
 
 /// Parses an answer, with at most `most` proposals.
@@ -177,6 +236,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
     let document: Document = serde_json::from_str(unwrapped(text).trim()).map_err(|error| {
         Complaint(format!("the answer is no JSON document of the form that was asked for: {error}"))
     })?;
+    let (names, needed) = references(&document.proposals);
     let mut texts: BTreeSet<String> = subject.playbook.entries.iter().map(|entry| plain(&entry.text)).collect();
     let mut ids: BTreeSet<String> = BTreeSet::new();
     let mut reply = Reply { proposals: Vec::new(), refused: Vec::new() };
@@ -185,6 +245,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
     for (number, draft) in (1..).zip(document.proposals) {
         let draft: Result<Draft, _> = serde_json::from_value(draft);
         let read = draft.map_err(|error| error.to_string()).and_then(|draft| draft.proposal(subject));
+        let read = read.and_then(|proposal| met(proposal, subject, &names)).map(|proposal| named(proposal, &needed));
         let fresh = read.and_then(|proposal| {
             let (id, text) = subjects(&proposal);
             if reply.proposals.len() >= most {

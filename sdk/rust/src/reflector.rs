@@ -62,6 +62,16 @@ impl Proposal {
         Self::new(Change::Retire(id.into()), expected_effect)
     }
 
+    /// Puts one entry in the place of several deployed ones. The host compares the playbook with and without it.
+    pub fn merge(
+        ids: impl IntoIterator<Item = impl Into<String>>,
+        entry: Entry,
+        expected_effect: impl Into<String>,
+    ) -> Self {
+        let ids = ids.into_iter().map(Into::into).collect();
+        Self::new(Change::Merge((ids, entry)), expected_effect)
+    }
+
     /// Replaces the text of the section with this name.
     pub fn rewrite_section(
         name: impl Into<String>,
@@ -81,12 +91,25 @@ impl Proposal {
 impl Entry {
     /// A lesson with this text, without tags. The host chooses its id.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { id: String::new(), text: text.into(), tags: Vec::new(), extra: Vec::new() }
+        Self { id: String::new(), text: text.into(), tags: Vec::new(), needs: Vec::new(), extra: Vec::new() }
     }
 
     /// Adds a tag for retrieval, at most 128 bytes.
     pub fn with_tag(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
+        self
+    }
+
+    /// Names a new entry, so that others of the same answer can need it.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.id = name.into();
+        self
+    }
+
+    /// Adds an entry that this one needs: its id, or its name in the same answer. At most 8. The host shows, tries and deploys both together
+    /// or not at all.
+    pub fn needing(mut self, entry: impl Into<String>) -> Self {
+        self.needs.push(entry.into());
         self
     }
 
@@ -106,12 +129,18 @@ impl Entry {
 impl Playbook {
     /// A playbook with these entries and no sections, for tests.
     pub fn new(entries: Vec<Entry>) -> Self {
-        Self { version: String::new(), entries, sections: Vec::new(), extra: Vec::new() }
+        Self { version: String::new(), entries, sections: Vec::new(), attempt: 0, tried: Vec::new(), extra: Vec::new() }
     }
 
     /// Adds a section, for tests.
     pub fn with_section(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.sections.push((name.into(), text.into()));
+        self
+    }
+
+    /// As after this many changes of the approach, with lessons that were tried in vain, for tests.
+    pub fn at_attempt(mut self, attempt: u32, tried: Vec<Entry>) -> Self {
+        (self.attempt, self.tried) = (attempt, tried);
         self
     }
 

@@ -6,8 +6,12 @@ struct Guest;
 
 fn lesson(text: &str, tags: &[&str]) -> Proposal {
     let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    let entry = Entry { id: String::new(), text: text.to_owned(), tags, extra: vec![] };
+    let entry = Entry { id: String::new(), text: text.to_owned(), tags, needs: vec![], extra: vec![] };
     Proposal { change: Change::Add(entry), ..Proposal::add("", "less guessing") }
+}
+
+fn needing(needs: impl Iterator<Item = String>) -> Proposal {
+    Proposal::add_entry(needs.fold(Entry::new("plain"), Entry::needing), "less guessing")
 }
 
 impl Reflector for Guest {
@@ -23,6 +27,9 @@ impl Reflector for Guest {
             "a hidden section" => one(Change::RewriteSection(("rules\u{202e}".into(), "none".into()))),
             "retires nothing" => one(Change::Retire(String::new())),
             "a kind of its own" => one(Change::Other("burn\u{1b}[2J".into())),
+            "65 needs" => needing((0..65).map(|number| number.to_string())),
+            "a hidden need" => needing(["\u{200b}".to_owned()].into_iter()),
+            "merges 65" => Proposal::merge((0..65).map(|number| number.to_string()), Entry::new("plain"), "less"),
             "65 proofs" => (0..65).fold(lesson("plain", &[]), |proposal, _| proposal.seen_in("episode", vec![])),
             _ => lesson("plain", &["tag"]),
         }])

@@ -3,6 +3,7 @@
 use super::numbers::{readable, signed};
 use clawhost_core::escaped;
 use clawhost_core::thousands;
+use clawhost_learn::EntryId;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::playbook::exchange::IMPORT;
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
@@ -56,7 +57,7 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
             } else {
                 row.support.to_string()
             },
-            escaped(&row.lesson, usize::MAX),
+            format!("{}{}", escaped(&row.lesson, usize::MAX), relations(row)),
         ]);
         if columns.is_some() {
             line.max_height(1);
@@ -74,6 +75,15 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
         }
     }
     table
+}
+
+/// What an entry needs, and what it took the place of.
+fn relations(row: &EntryRow) -> String {
+    let named = |what: &str, ids: &[EntryId]| match ids {
+        [] => String::new(),
+        ids => format!(" ({what} {})", ids.iter().map(EntryId::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    named("needs", &row.needs) + &named("in the place of", &row.merges)
 }
 
 /// The meaning of the columns of [`entries`].

@@ -148,6 +148,7 @@ mod tests {
             added: uses.iter().map(|one| one.entry.clone()).collect(),
             removed: Vec::new(),
             rewritten: Vec::new(),
+            merged_into: None,
             decision: evidence.decision(),
             evidence: evidence.report(),
             scale: 1.0,

@@ -7,12 +7,14 @@ use serde::{Deserialize, Serialize};
 /// An entry of a playbook, as plugins see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Id, assigned by the host; empty in a new entry.
+    /// Id, assigned by the host. In a new entry empty, or a name by which other entries of the same answer need it.
     pub id: String,
     /// The lesson.
     pub text: String,
     /// Tags for retrieval.
     pub tags: Vec<String>,
+    /// Entries without which it is useless: ids, or names of the same answer.
+    pub needs: Vec<String>,
     /// Extension fields.
     pub extra: Attributes,
 }
@@ -26,6 +28,10 @@ pub struct Playbook {
     pub entries: Vec<Entry>,
     /// Named sections of free text.
     pub sections: Vec<(String, String)>,
+    /// How often another approach was asked for, because training found nothing.
+    pub attempt: u32,
+    /// Lessons that training tried in vain, the latest last.
+    pub tried: Vec<Entry>,
 }
 
 /// The basis of a proposal.
@@ -47,6 +53,8 @@ pub enum Change {
     Update(Entry),
     /// Removal of an entry, by id.
     Retire(String),
+    /// One entry in the place of several deployed ones, by their ids.
+    Merge(Vec<String>, Entry),
     /// A new text for a section: name and text.
     RewriteSection(String, String),
 }

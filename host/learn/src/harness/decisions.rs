@@ -51,6 +51,7 @@ impl Harness {
         let mut events = self.admit(&estimates);
         events.extend(self.retire(&estimates));
         events.extend(self.expire(&estimates));
+        events.extend(self.close_blocked());
         events
     }
 
@@ -72,6 +73,7 @@ impl Harness {
             let Some(estimate) = estimates.get(&id).filter(|estimate| estimate.decidable) else { continue };
             let groups = self.groups;
             let Some(record) = self.records.get_mut(&id) else { continue };
+            let is_tried = record.entry.status == Status::OnTrial;
             match record.entry.status {
                 Status::OnTrial => record.entry.status = Status::Admitted,
                 Status::Deployed if record.entry.provisional => record.entry.provisional = false,
@@ -85,6 +87,10 @@ impl Harness {
             events.push(event("admitted", record, Some(estimate)));
             // Maintenance starts without the evidence of the trial.
             self.credit.reset_entry(&id);
+            if is_tried {
+                self.note_admission(&id);
+                self.admit_needed(&id);
+            }
         }
         events
     }
@@ -99,6 +105,9 @@ impl Harness {
             Some((record.evidence?.harms, id, estimate))
         });
         let (_, id, estimate) = candidates.max_by(|(one, ..), (other, ..)| one.total_cmp(other))?;
+        if self.status(&id) == Some(&Status::OnTrial) {
+            self.note_failure(&id);
+        }
         self.close(&id, Status::Harmful);
         let record = self.records.get_mut(&id)?;
         record.decided = Some(estimate.clone());
@@ -115,6 +124,7 @@ impl Harness {
         };
         let gone: Vec<EntryId> = self.records.values().filter(too_long).map(|record| record.entry.id.clone()).collect();
         for id in gone {
+            self.note_failure(&id);
             self.close(&id, Status::Expired);
             let Some(record) = self.records.get_mut(&id) else { continue };
             record.decided = estimates.get(&id).cloned();
@@ -130,20 +140,25 @@ impl Harness {
         let expired = self.records.values().filter(|record| record.entry.status == Status::Expired).filter(measured);
         let ids: Vec<EntryId> = expired.map(|record| record.entry.id.clone()).collect();
         for id in ids {
-            self.try_again(&id, Status::Queued);
+            self.resume(&id, Status::Queued);
         }
         self.fill_trial();
     }
 
     /// Starts trials of queued entries while there are slots, by falling support. Of several near-duplicates at most one is
-    /// on trial.
+    /// on trial. What another entry needs is tried with that entry.
     pub(super) fn fill_trial(&mut self) -> Vec<String> {
         let mut events = Vec::new();
         if self.bundles() {
             return events;
         }
-        let mut queued: Vec<&Record> =
-            self.records.values().filter(|record| record.entry.status == Status::Queued).collect();
+        let held = self.held();
+        let merging = self.merging();
+        let waits = |record: &&Record| {
+            let id = &record.entry.id;
+            record.entry.status == Status::Queued && !held.contains(id) && !merging.contains(id)
+        };
+        let mut queued: Vec<&Record> = self.records.values().filter(waits).collect();
         queued.sort_by_key(|record| (std::cmp::Reverse(record.entry.support), record.position));
         let queued: Vec<EntryId> = queued.into_iter().map(|record| record.entry.id.clone()).collect();
         for id in queued {

@@ -30,6 +30,12 @@ pub struct EntryRow {
     pub support: u64,
     /// The reflector that proposed it first, or who planted it.
     pub created_by: String,
+    /// Entries that it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<EntryId>,
+    /// Entries whose place it took in a merger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merges: Vec<EntryId>,
     /// The numbers of episodes of the run in which it could apply. `None`: no episode was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<LessonUse>,
@@ -50,6 +56,8 @@ impl EntryRow {
             tokens: entry.lesson.tokens(),
             support: times_proposed(entry),
             created_by: entry.created_by.clone(),
+            needs: entry.needs.clone(),
+            merges: entry.merges.clone(),
             usage: None,
         }
     }

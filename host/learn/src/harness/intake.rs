@@ -1,9 +1,10 @@
 //! Intake of proposals: each becomes a queued entry, support for a known one, or a counted refusal. A proposal alone changes
 //! nothing that is served: a proposed retirement only puts a deployed entry under test.
 
+use super::consolidation::MERGERS;
 use super::{
-    Admission, Harness, QUESTIONED, QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, Record, SOURCE_BYTES,
-    SOURCE_TURNS, SOURCES, TAG_BYTES,
+    Admission, Harness, Merger, QUESTIONED, QUEUE, REFUSALS, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, Record,
+    SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES,
 };
 use crate::playbook::Form;
 use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
@@ -37,29 +38,37 @@ fn noted(sources: Vec<Evidence>, room: usize) -> impl Iterator<Item = Evidence> 
     })
 }
 
+/// What became of a proposed lesson.
+pub(super) struct Offered {
+    /// The entry that it became or supports.
+    pub(super) id: EntryId,
+    /// Whether there was no such entry before.
+    pub(super) is_new: bool,
+}
+
 impl Harness {
-    /// Processes one proposal.
-    pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) {
-        self.counts.proposed += 1;
+    /// Processes one proposal. Returns the entry of a proposed lesson that was not refused.
+    pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) -> Option<Offered> {
         match proposal.change {
-            Change::Add(entry) if self.bundles() => {
+            Change::Add(entry) => {
                 let lesson = lesson(&entry.text, &entry.extra);
-                if let Some(id) = self.offer(reflector, lesson, entry.tags, proposal.evidence, None) {
-                    self.bundle(&id);
+                let offered = self.offer(reflector, lesson, entry.tags, proposal.evidence, None)?;
+                if self.bundles() {
+                    self.bundle(&offered.id);
                 }
+                return Some(offered);
             }
             Change::Retire(id) if self.bundles() => self.leave_out(&EntryId(id)),
-            Change::Add(entry) => {
-                self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, proposal.evidence, None);
-            }
             Change::Update(entry) => {
                 let id = EntryId(entry.id.clone());
                 if self.status(&id).is_none_or(|status| !status.is_open()) {
-                    return self.refuse("an update of an entry that does not exist");
+                    self.refuse("an update of an entry that does not exist");
+                    return None;
                 }
                 let lesson = lesson(&entry.text, &entry.extra);
-                self.offer(reflector, lesson, entry.tags, proposal.evidence, Some(id));
+                return self.offer(reflector, lesson, entry.tags, proposal.evidence, Some(id));
             }
+            Change::Merge(parts, entry) => return self.take_merger(reflector, parts, entry, proposal.evidence),
             Change::Retire(id) => match self.status(&EntryId(id.clone())) {
                 // It is measured like a new entry, and stays served meanwhile.
                 Some(Status::Deployed) => self.put_under_test(&EntryId(id)),
@@ -68,10 +77,75 @@ impl Harness {
             },
             Change::RewriteSection(..) => self.refuse("a section: only prompt evolution changes sections"),
         }
+        None
     }
 
+    /// A reflector's own merger: its lesson waits for the gate, without a trial.
+    fn take_merger(
+        &mut self,
+        reflector: &str,
+        parts: Vec<String>,
+        entry: clawhost_core::Entry,
+        sources: Vec<Evidence>,
+    ) -> Option<Offered> {
+        let mut parts: Vec<EntryId> = parts.into_iter().map(EntryId).collect();
+        parts.sort();
+        parts.dedup();
+        if self.settings.admission != Admission::Measured {
+            self.refuse("a merger in a run that does not measure each entry");
+            return None;
+        }
+        if parts.len() < 2 || !parts.iter().all(|id| self.status(id) == Some(&Status::Deployed)) {
+            self.refuse("a merger of fewer than two deployed entries");
+            return None;
+        }
+        if self.mergers.len() >= MERGERS {
+            self.refuse("a merger while the maximum number of them waits");
+            return None;
+        }
+        let needs: Vec<EntryId> =
+            parts.iter().flat_map(|id| self.needed(id)).filter(|id| !parts.contains(id)).collect();
+        let offered =
+            self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, sources, parts.first().cloned())?;
+        let into = offered.id.clone();
+        let is_deployed = self.deployed.contains(&into);
+        parts.retain(|id| *id != into);
+        let apart = |id: &EntryId| self.records.get(id).is_some_and(|record| record.apart.contains(&into));
+        if parts.iter().any(apart)
+            || !(offered.is_new || is_deployed)
+            || self.mergers.iter().any(|one| one.into == into)
+        {
+            self.refuse("a merger that was turned down, or into an entry that is known");
+            return None;
+        }
+        if offered.is_new {
+            if let Some(record) = self.records.get_mut(&into) {
+                // It takes their place as a merger, not as another wording of one of them.
+                record.replaces = None;
+            }
+            if self.relate(&into, needs).is_err() {
+                self.withdraw(&into);
+                self.refuse("a merger of entries of which one needs another");
+                return None;
+            }
+        }
+        self.mergers.push(Merger { into, parts });
+        self.touched();
+        Some(offered)
+    }
+
+    /// Counts a refusal. Beyond the limit of different reasons they are counted together, because a reason may name what a plugin wrote.
     pub(super) fn refuse(&mut self, why: &str) {
-        *self.counts.refused.entry(why.to_owned()).or_default() += 1;
+        let refused = &mut self.counts.refused;
+        let why = if refused.len() >= REFUSALS && !refused.contains_key(why) { "other reasons" } else { why };
+        *refused.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// Takes back an entry that was new.
+    pub(super) fn withdraw(&mut self, id: &EntryId) {
+        self.records.remove(id);
+        self.deployed.retain(|known| known != id);
+        self.touched();
     }
 
     /// The entry that a lesson becomes or supports. `None`: it is refused.
@@ -82,7 +156,7 @@ impl Harness {
         tags: Vec<String>,
         sources: Vec<Evidence>,
         replaces: Option<EntryId>,
-    ) -> Option<EntryId> {
+    ) -> Option<Offered> {
         let lesson = match check(&lesson, TextLimits { withheld: &self.settings.forbidden, ..TextLimits::default() }) {
             Ok(lesson) => lesson,
             // Without the actual length: refusals are counted by their text.
@@ -106,7 +180,7 @@ impl Harness {
         let known = if self.records.contains_key(&id) { Some(id) } else { self.duplicate(&lesson, replaces.as_ref()) };
         if let Some(known) = known {
             self.support(&known, sources);
-            return Some(known);
+            return Some(Offered { id: known, is_new: false });
         }
         let sources = noted(sources, SOURCES).collect();
         let mut entry = Entry { tags, sources, born: self.batches, ..Entry::new(lesson, reflector) };
@@ -115,9 +189,14 @@ impl Harness {
             self.deployed.push(entry.id.clone());
         }
         let id = entry.id.clone();
+        // Another wording needs what the first one needs.
+        entry.needs = replaces
+            .as_ref()
+            .and_then(|old| self.records.get(old))
+            .map_or_else(Vec::new, |old| old.entry.needs.clone());
         self.add(entry, replaces);
         self.shorten_queue();
-        Some(id)
+        Some(Offered { id, is_new: true })
     }
 
     /// The id of a near-duplicate entry, open ones first. The replaced entry is excluded, because an update proposes a new
@@ -171,7 +250,9 @@ impl Harness {
     /// Drops the entries with least support, ties by latest, from a queue that is too long.
     pub(super) fn shorten_queue(&mut self) {
         while self.count(&Status::Queued) > QUEUE {
+            let held = self.held();
             let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
+            let queued = queued.filter(|record| !held.contains(&record.entry.id));
             let weakest = queued.min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)));
             let Some(Record { entry, evidence, earlier, .. }) = weakest else { return };
             let id = entry.id.clone();

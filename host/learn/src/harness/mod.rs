@@ -10,29 +10,38 @@
 //! and rewritten sections become part of the next candidate; only the gate deploys it. Rejected lessons are kept: one that
 //! is proposed again gets a new trial after a number of groups.
 
+mod answers;
+mod approach;
 mod bundle;
+mod candidates;
+mod consolidation;
 mod decisions;
 mod entry_row;
 mod intake;
 mod playbook_view;
+mod relations;
 mod sections;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use approach::{Approach, STAGNANT_ROUNDS, STAGNANT_TRIALS, TRIED};
+pub use candidates::Candidate;
+pub use consolidation::Merger;
 pub use entry_row::EntryRow;
 pub use playbook_view::{Chosen, PlaybookView};
 pub use settings::{
     Admission, EXPIRE_AFTER, FALSE_DISCOVERY, HELD_OUT, HarnessSettings, MAINTENANCE, NEVER_RELEVANT_AFTER, QUESTIONED,
-    QUEUE, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES, TRIAL_CROWD,
-    TRIAL_SLOTS,
+    QUEUE, REFUSALS, RETRIAL_AFTER_EXPIRY, RETRIAL_AFTER_HARM, SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES,
+    TRIAL_CROWD, TRIAL_SLOTS,
 };
 
 use crate::credit::{Credit, Estimate};
-use crate::gate::Question;
 use crate::playbook::{Embedder, Form, Playbook};
-use crate::{Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Measurements, Metric, Status, Step};
-use clawhost_core::{Digest, Proposal};
+use crate::{
+    Answer, Batch, Entry, EntryId, Forward, Group, Layer, LearnError, Lesson, Measurements, Metric, Status, Step,
+};
+use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +77,12 @@ pub(crate) struct Record {
     /// The frozen evidence of earlier trials. Each trial is a hypothesis of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) earlier: Vec<Evidence>,
+    /// Entries with which a merger was turned down.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) apart: BTreeSet<EntryId>,
+    /// Whether the gate, not a proposal, brought it to its present trial. What becomes of it then says nothing about the proposals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) resumed: bool,
     /// The normalised lesson for duplicate detection; computed on demand.
     #[serde(skip)]
     form: OnceCell<Form>,
@@ -114,12 +129,14 @@ struct Remembered {
     entry: Entry,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     decided: Option<Estimate>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    apart: BTreeSet<EntryId>,
 }
 
 #[cfg(test)]
 impl FromIterator<Entry> for Memory {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        Self(entries.into_iter().map(|entry| Remembered { entry, decided: None }).collect())
+        Self(entries.into_iter().map(|entry| Remembered { entry, decided: None, apart: BTreeSet::new() }).collect())
     }
 }
 
@@ -138,28 +155,6 @@ pub struct Counts {
     pub dropped: u64,
 }
 
-/// A playbook that may replace the deployed one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// Its content.
-    pub playbook: Playbook,
-    /// Entries that the deployed playbook does not have.
-    pub added: Vec<EntryId>,
-    /// Deployed entries that it does not have.
-    pub removed: Vec<EntryId>,
-    /// Names of the sections whose text differs.
-    pub rewritten: Vec<String>,
-    /// The hypothesis that the gate tests.
-    pub question: Question,
-}
-
-impl Candidate {
-    /// Digest of the playbook.
-    pub fn digest(&self) -> Digest {
-        self.playbook.digest()
-    }
-}
-
 /// The harness layer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Harness {
@@ -176,6 +171,11 @@ pub struct Harness {
     /// Deployed entries that the running bundle leaves out.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     left_out: BTreeSet<EntryId>,
+    /// Mergers that reflectors proposed, which wait for the gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mergers: Vec<Merger>,
+    #[serde(default)]
+    approach: Approach,
     credit: Credit,
     batches: u64,
     groups: u64,
@@ -194,7 +194,7 @@ pub struct Harness {
 struct Pending {
     batches: u64,
     groups: Vec<Group>,
-    proposals: Vec<(String, Proposal)>,
+    answers: Vec<Answer>,
 }
 
 impl Harness {
@@ -208,6 +208,8 @@ impl Harness {
             deployed: Vec::new(),
             questioned: BTreeSet::new(),
             left_out: BTreeSet::new(),
+            mergers: Vec::new(),
+            approach: Approach::default(),
             credit: Credit::default(),
             batches: 0,
             groups: 0,
@@ -226,17 +228,26 @@ impl Harness {
 
     /// What later runs should know about the entries.
     pub fn memory(&self) -> Memory {
-        let remembered = |record: &Record| Remembered { entry: record.entry.clone(), decided: record.decided.clone() };
+        let remembered = |record: &Record| Remembered {
+            entry: record.entry.clone(),
+            decided: record.decided.clone(),
+            apart: record.apart.clone(),
+        };
         Memory(self.in_order().into_iter().map(remembered).collect())
     }
 
     /// Restores the knowledge of an earlier run: estimates of deployed entries, closed entries (which are not tried again
     /// soon), and queued ones. Trials start again, because evidence is counted per run.
     pub fn remember(&mut self, memory: Memory) {
-        for Remembered { entry, decided } in memory.0 {
+        for Remembered { entry, decided, apart } in memory.0 {
             let id = entry.id.clone();
             match self.records.get_mut(&id) {
                 Some(known) => {
+                    known.apart = apart;
+                    // It is served although it was merged: a rollback brought it back.
+                    if let Status::Superseded(by) = entry.status {
+                        known.apart.insert(by);
+                    }
                     known.entry.support = entry.support;
                     known.entry.sources = entry.sources;
                     known.decided = decided;
@@ -251,6 +262,7 @@ impl Harness {
                 }
             }
         }
+        self.close_blocked();
         self.shorten_queue();
         self.fill_trial();
     }
@@ -284,6 +296,8 @@ impl Harness {
             decided: None,
             evidence: None,
             earlier: Vec::new(),
+            apart: BTreeSet::new(),
+            resumed: false,
             form: OnceCell::new(),
             entry,
         };
@@ -340,65 +354,6 @@ impl Harness {
         self.records.values().filter(|record| record.entry.status == *status).count()
     }
 
-    /// The open entries that this record replaces once the gate accepts it. A record replaces only older ones, so the chain
-    /// has no cycle.
-    fn replaced<'a>(&'a self, record: &'a Record) -> impl Iterator<Item = &'a EntryId> {
-        let older = |record: &&'a Record| {
-            let old = self.records.get(record.replaces.as_ref()?)?;
-            (old.entry.status.is_open() && old.position < record.position).then_some(old)
-        };
-        std::iter::successors(older(&record), move |old| older(old)).map(|old| &old.entry.id)
-    }
-
-    /// The candidate that could replace the deployed playbook; `None` if nothing changed.
-    pub fn candidate(&self) -> Option<Candidate> {
-        let waits = |record: &&Record| matches!(record.entry.status, Status::Admitted | Status::Bundled);
-        let admitted: Vec<&Record> = self.in_order().into_iter().filter(waits).collect();
-        let replaced: BTreeSet<&EntryId> = admitted.iter().flat_map(|record| self.replaced(record)).collect();
-        let ids = admitted.iter().map(|record| &record.entry.id);
-        let added: Vec<EntryId> = ids.filter(|id| !replaced.contains(id)).cloned().collect();
-        let leaves = |id: &EntryId| {
-            replaced.contains(id) || self.left_out.contains(id) || self.status(id) == Some(&Status::Harmful)
-        };
-        let (removed, kept): (Vec<EntryId>, Vec<EntryId>) = self.deployed.iter().cloned().partition(leaves);
-        let rewritten = self.rewritten();
-        if added.is_empty() && removed.is_empty() && rewritten.is_empty() {
-            return None;
-        }
-        let only_less = added.is_empty() && rewritten.is_empty();
-        let question = if only_less { Question::NotWorse } else { Question::Better };
-        let mut playbook = self.playbook(kept.iter().chain(&added));
-        if let Some(sections) = &self.proposed_sections {
-            playbook.sections.clone_from(sections);
-        }
-        Some(Candidate { playbook, added, removed, rewritten, question })
-    }
-
-    /// Deploys a candidate that the gate accepted.
-    pub fn promote(&mut self, candidate: &Candidate) {
-        self.sections.clone_from(&candidate.playbook.sections);
-        self.settle_sections(candidate);
-        self.deployed = candidate.playbook.entries.iter().map(|entry| entry.id.clone()).collect();
-        for id in &candidate.added {
-            let Some(record) = self.records.get(id) else { continue };
-            let replaced: Vec<EntryId> = self.replaced(record).cloned().collect();
-            for old in replaced {
-                self.close(&old, Status::Superseded(id.clone()));
-            }
-            if let Some(record) = self.records.get_mut(id) {
-                record.entry.provisional = record.entry.status == Status::Bundled;
-                record.entry.status = Status::Deployed;
-            }
-        }
-        if !candidate.added.is_empty() {
-            self.reopen_expired();
-        }
-        for id in std::mem::take(&mut self.left_out) {
-            self.close(&id, Status::Expired);
-        }
-        self.touched();
-    }
-
     /// Closes an entry: it is not measured any more.
     fn close(&mut self, id: &EntryId, status: Status) {
         self.credit.drop_entry(id);
@@ -409,36 +364,6 @@ impl Harness {
         }
     }
 
-    /// The gate rejected a candidate: its new entries return to the queue and its sections are dropped. If it only removed
-    /// entries, these stay deployed.
-    pub fn reject(&mut self, candidate: &Candidate) {
-        self.settle_sections(candidate);
-        for id in &candidate.added {
-            self.try_again(id, Status::Queued);
-        }
-        let only_less = candidate.added.is_empty() && candidate.rewritten.is_empty();
-        for id in candidate.removed.iter().filter(|_| only_less) {
-            self.try_again(id, Status::Deployed);
-        }
-        self.fill_trial();
-        self.touched();
-    }
-
-    /// The gate could not decide about a candidate within its limit: the entries that it adds expire, and those that it
-    /// removes stay deployed if it did nothing else.
-    pub fn abandon(&mut self, candidate: &Candidate) {
-        self.settle_sections(candidate);
-        for id in &candidate.added {
-            self.close(id, Status::Expired);
-        }
-        let only_less = candidate.added.is_empty() && candidate.rewritten.is_empty();
-        for id in candidate.removed.iter().filter(|_| only_less) {
-            self.try_again(id, Status::Deployed);
-        }
-        self.fill_trial();
-        self.touched();
-    }
-
     /// Gives an entry this status and begins its test again, as one more hypothesis tried. Its column is created again when it is drawn.
     fn try_again(&mut self, id: &EntryId, status: Status) {
         self.credit.drop_entry(id);
@@ -447,9 +372,18 @@ impl Harness {
                 Status::Queued => record.try_again(),
                 _ => record.test_harm_again(),
             }
-            record.entry.status = status;
+            record.entry.status = status.clone();
             record.began = self.groups;
             record.decided = None;
+            record.resumed = false;
+        }
+        // What it needs is out only because it was not shown without it.
+        if status == Status::Queued {
+            for needed in self.needed(id) {
+                if self.status(&needed) == Some(&Status::Expired) && !self.deployed.contains(&needed) {
+                    self.try_again(&needed, Status::Queued);
+                }
+            }
         }
         self.shorten_queue();
     }
@@ -479,6 +413,8 @@ impl Harness {
                 tokens: record.entry.lesson.tokens(),
                 support: times_proposed(&record.entry),
                 created_by: record.entry.created_by.clone(),
+                needs: record.entry.needs.clone(),
+                merges: record.entry.merges.clone(),
                 usage: None,
             }
         };
@@ -494,17 +430,17 @@ impl Layer for Harness {
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         self.pending.batches += 1;
         self.pending.groups.extend(batch.groups.iter().cloned());
-        self.pending.proposals.extend(batch.proposals.iter().cloned());
+        self.pending.answers.extend(batch.answers.iter().cloned());
         let metrics = Measurements::from([
             (Metric::Episodes, batch.episodes() as f64),
             (Metric::Groups, batch.groups.len() as f64),
-            (Metric::Proposals, batch.proposals.len() as f64),
+            (Metric::Proposals, batch.proposals() as f64),
         ]);
         Ok(Forward { metrics })
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
-        let Pending { batches, groups, proposals } = std::mem::take(&mut self.pending);
+        let Pending { batches, groups, answers } = std::mem::take(&mut self.pending);
         if batches == 0 {
             return Ok(Step::default());
         }
@@ -517,10 +453,15 @@ impl Layer for Harness {
         // The control does not measure.
         let measures = self.settings.admission == Admission::Measured;
         let mut events = if measures { self.decide() } else { Vec::new() };
-        for (reflector, proposal) in proposals {
-            self.take(&reflector, proposal);
+        let has_reflected = !answers.is_empty();
+        for answer in answers {
+            self.take_answer(answer);
         }
+        events.extend(self.close_blocked());
         events.extend(self.fill_trial());
+        if has_reflected {
+            events.extend(self.end_round());
+        }
         let number = |status: &Status| self.count(status) as f64;
         let metrics = Measurements::from([
             (Metric::Queued, number(&Status::Queued)),

@@ -3,12 +3,15 @@
 //! Eligibility comes first: an entry must be relevant to the task's text and fit the token budget. Only then is each
 //! eligible entry on trial randomised, independently of the others: half of the members of a group are shown it. So all
 //! differences between members of a group are random, and the comparison is unbiased.
+//!
+//! Entries that need each other are one factor: an entry is shown only together with all that it needs, within one token budget, and of two
+//! entries of which one needs the other at most one is drawn in a group. Held out is what cannot be shown without what is held out.
 
 use super::{Admission, HELD_OUT, Harness, MAINTENANCE};
-use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, render};
-use crate::{EntryId, Status};
+use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, needs, render};
+use crate::{Entry, EntryId, Status};
 use clawhost_core::{Digest, derive_seed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// When an entry is randomised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +24,16 @@ enum Draw {
     Trial,
     /// In every group: it is deployed and under test.
     Questioned,
+    /// Never: it is shown only with an entry on trial that needs it.
+    Carried,
 }
 
 /// Selects the entries of a playbook for episodes.
 pub struct PlaybookView {
     playbook: Playbook,
     draws: Vec<Draw>,
+    /// The positions of all that each entry needs. `None`: something is missing, and the entry is not shown.
+    needs: Vec<Option<Vec<usize>>>,
     /// Lower bound of each entry's effect.
     worth: Vec<f64>,
     index: Index,
@@ -70,6 +77,7 @@ impl PlaybookView {
         let worth: Vec<f64> =
             playbook.entries.iter().map(|entry| worth.get(&entry.id).copied().unwrap_or(UNKNOWN_WORTH)).collect();
         let index = Index::new(&playbook.entries);
+        let needs = needs::positions(&playbook.entries);
         // Sections are always shown; lessons use the rest of the budget.
         let budget = Rendering { token_budget: budget }.room(&playbook.sections);
         let drawn: Vec<u8> = draws.iter().map(|draw| *draw as u8).collect();
@@ -82,7 +90,7 @@ impl PlaybookView {
             .extended(&budget.to_be_bytes())
             .extended(&(crowd as u64).to_be_bytes())
             .extended(&seed.to_be_bytes());
-        Self { playbook, draws, worth, index, budget, crowd, seed, digest }
+        Self { playbook, draws, needs, worth, index, budget, crowd, seed, digest }
     }
 
     /// Digest of everything that determines the selection.
@@ -93,45 +101,43 @@ impl PlaybookView {
     /// The entries for one member of a group whose task shows this text. `members` is the size of the group.
     pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
         let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
+        relevant.retain(|position| self.needed(*position).is_some() && self.draw(*position) != Draw::Carried);
         relevant.sort_unstable();
         // Entries on trial use what the measured ones leave of the budget.
         let (measured, mut tried): (Vec<usize>, Vec<usize>) =
-            relevant.into_iter().partition(|position| self.draws.get(*position) != Some(&Draw::Trial));
+            relevant.into_iter().partition(|position| self.draw(*position) != Draw::Trial);
         if tried.len() > self.crowd {
             tried.sort_by_key(|position| {
-                let id = self.playbook.entries.get(*position).map_or("", |entry| entry.id.0.as_str());
-                (derive_seed(self.seed, &format!("crowd/{id}"), group), *position)
+                (derive_seed(self.seed, &format!("crowd/{}", self.id(*position)), group), *position)
             });
             tried.truncate(self.crowd);
         }
-        let mut eligible = self.affordable(&measured, self.budget);
+        let mut eligible: BTreeSet<usize> =
+            self.affordable(&measured, &BTreeSet::new(), self.budget).into_iter().collect();
         let spent: u64 = eligible.iter().map(|position| self.tokens(*position)).sum();
-        eligible.extend(self.affordable(&tried, self.budget.saturating_sub(spent)));
-        eligible.sort_unstable();
-        let (mut shown, mut drawn) = (Vec::new(), Vec::new());
-        let mut held_out = 0;
-        for position in eligible {
-            let Some(entry) = self.playbook.entries.get(position) else { continue };
-            let draws = self.draws.get(position).copied().unwrap_or(Draw::Never);
-            let is_drawn = match draws {
-                Draw::Never => false,
-                Draw::Seldom if held_out < HELD_OUT => {
-                    derive_seed(self.seed, &format!("hold out/{}", entry.id), group).is_multiple_of(MAINTENANCE)
-                }
-                Draw::Seldom => false,
-                Draw::Trial | Draw::Questioned => true,
-            };
-            if !is_drawn {
-                shown.push(entry);
-                continue;
-            }
-            held_out += usize::from(draws == Draw::Seldom);
-            let sees = sees(derive_seed(self.seed, &format!("draw/{}", entry.id), group), member, members);
-            drawn.push((entry.id.clone(), sees));
-            if sees {
-                shown.push(entry);
-            }
-        }
+        let more = self.affordable(&tried, &eligible, self.budget.saturating_sub(spent));
+        eligible.extend(more);
+        // What is only needed by others is shown with these.
+        let own: BTreeSet<usize> =
+            measured.into_iter().chain(tried).filter(|position| eligible.contains(position)).collect();
+        let drawn = self.randomised(&own, group);
+        let sees = |position: &usize| {
+            sees(derive_seed(self.seed, &format!("draw/{}", self.id(*position)), group), member, members)
+        };
+        let hidden: BTreeSet<usize> = drawn.iter().copied().filter(|position| !sees(position)).collect();
+        let is_shown = |position: &usize| match drawn.contains(position) {
+            true => !hidden.contains(position),
+            // Another entry of its unit is drawn.
+            false if self.draw(*position) == Draw::Trial => false,
+            false => self.needed(*position).is_some_and(|needed| needed.iter().all(|other| !hidden.contains(other))),
+        };
+        let mut shown: BTreeSet<usize> = own.into_iter().filter(is_shown).collect();
+        let needed: Vec<usize> =
+            shown.iter().filter_map(|position| self.needed(*position)).flatten().copied().collect();
+        shown.extend(needed);
+        let entry = |position: usize| self.playbook.entries.get(position);
+        let drawn = drawn.into_iter().filter_map(|at| Some((entry(at)?.id.clone(), !hidden.contains(&at)))).collect();
+        let shown: Vec<&Entry> = shown.into_iter().filter_map(entry).collect();
         let propensity = if members < 2 { 1.0 } else { f64::from(members / 2) / f64::from(members) };
         Chosen {
             text: render(&shown, &self.playbook.sections),
@@ -141,20 +147,63 @@ impl PlaybookView {
         }
     }
 
+    /// The positions that are randomised in a group. Of entries that need each other at most one is: which, is drawn.
+    fn randomised(&self, own: &BTreeSet<usize>, group: u64) -> Vec<usize> {
+        let mut held_out = 0;
+        let wants = |position: &usize| match self.draw(*position) {
+            Draw::Never | Draw::Carried => false,
+            Draw::Seldom => {
+                let seed = derive_seed(self.seed, &format!("hold out/{}", self.id(*position)), group);
+                let is_held_out = held_out < HELD_OUT && seed.is_multiple_of(MAINTENANCE);
+                held_out += usize::from(is_held_out);
+                is_held_out
+            }
+            Draw::Trial | Draw::Questioned => true,
+        };
+        let wanted: Vec<usize> = own.iter().copied().filter(wants).collect();
+        let needs = |one: usize, other: usize| self.needed(one).is_some_and(|needed| needed.contains(&other));
+        let rank = |position: usize| (derive_seed(self.seed, &format!("unit/{}", self.id(position)), group), position);
+        let is_first = |position: &usize| {
+            let mut related = wanted.iter().filter(|other| needs(*position, **other) || needs(**other, *position));
+            related.all(|other| rank(*position) < rank(*other))
+        };
+        wanted.iter().copied().filter(is_first).collect()
+    }
+
+    fn draw(&self, position: usize) -> Draw {
+        self.draws.get(position).copied().unwrap_or(Draw::Never)
+    }
+
+    /// All that an entry needs; `None`: something is missing.
+    fn needed(&self, position: usize) -> Option<&Vec<usize>> {
+        self.needs.get(position).and_then(Option::as_ref)
+    }
+
+    fn id(&self, position: usize) -> &str {
+        self.playbook.entries.get(position).map_or("", |entry| &entry.id.0)
+    }
+
     fn tokens(&self, position: usize) -> u64 {
         self.playbook.entries.get(position).map_or(0, |entry| entry.lesson.tokens())
     }
 
-    fn affordable(&self, positions: &[usize], budget: u64) -> Vec<usize> {
+    /// The entries that fit, with all that they need. `paid` are shown anyhow.
+    fn affordable(&self, positions: &[usize], paid: &BTreeSet<usize>, budget: u64) -> Vec<usize> {
         let priced: Vec<Priced> = positions
             .iter()
             .map(|position| Priced {
                 position: *position,
                 tokens: self.tokens(*position),
                 lower_bound: self.worth.get(*position).copied().unwrap_or(UNKNOWN_WORTH),
+                needs: self
+                    .needed(*position)
+                    .into_iter()
+                    .flatten()
+                    .map(|other| (*other, self.tokens(*other)))
+                    .collect(),
             })
             .collect();
-        fit(&priced, budget)
+        fit(&priced, paid, budget)
     }
 }
 
@@ -184,19 +233,21 @@ fn mixed(state: u64) -> u64 {
 impl Harness {
     /// The view for training episodes: deployed and admitted entries, and those on trial.
     pub fn training(&self, seed: u64) -> PlaybookView {
+        let carried = self.carried();
         let mut records = self.in_order();
         records.retain(|record| {
             let is_shown =
                 matches!(record.entry.status, Status::OnTrial | Status::Admitted | Status::Bundled | Status::Deployed);
-            is_shown && !self.left_out.contains(&record.entry.id)
+            (is_shown || carried.contains(&record.entry.id)) && !self.left_out.contains(&record.entry.id)
         });
+        let is_tried = |status: &Status| matches!(status, Status::OnTrial | Status::Queued);
         let served = |id: &EntryId| self.deployed.iter().position(|known| known == id).unwrap_or(usize::MAX);
         // Deployed entries in their order, then admitted ones by first proposal, then those on trial.
-        records
-            .sort_by_key(|record| (record.entry.status == Status::OnTrial, served(&record.entry.id), record.position));
+        records.sort_by_key(|record| (is_tried(&record.entry.status), served(&record.entry.id), record.position));
         let draw = |status: &Status, id: &EntryId| match status {
             _ if self.settings.admission != Admission::Measured => Draw::Never,
             Status::OnTrial => Draw::Trial,
+            Status::Queued => Draw::Carried,
             _ if self.questioned.contains(id) || self.is_provisional(id) => Draw::Questioned,
             _ => Draw::Seldom,
         };

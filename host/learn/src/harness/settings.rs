@@ -37,6 +37,9 @@ pub const SOURCE_TURNS: usize = 32;
 /// Most bytes of an entry's tags together: about a dozen words for retrieval.
 pub const TAG_BYTES: usize = 500;
 
+/// Most different reasons of refusals that are counted separately.
+pub const REFUSALS: usize = 64;
+
 /// Which entries enter the playbook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

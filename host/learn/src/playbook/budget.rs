@@ -1,7 +1,9 @@
 //! Selection of entries by token budget.
 
+use std::collections::BTreeSet;
+
 /// An entry that could be shown.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Index in the playbook.
     pub position: usize,
@@ -10,12 +12,14 @@ pub struct Candidate {
     /// Lower bound of its effect on the reward, -2 to 2: measured, or a prior for an entry that was not measured. NaN ranks
     /// last.
     pub lower_bound: f64,
+    /// The entries that it needs, with their tokens: it is chosen together with all of them, or not at all.
+    pub needs: Vec<(usize, u64)>,
 }
 
 impl Candidate {
-    /// Value per token. For a bound of 0 or less the value falls with the length, hence the product.
+    /// Value per token, of all that it needs. For a bound of 0 or less the value falls with the length, hence the product.
     fn worth(&self) -> f64 {
-        let tokens = self.tokens.max(1) as f64;
+        let tokens = self.needs.iter().fold(self.tokens, |sum, (_, tokens)| sum.saturating_add(*tokens)).max(1) as f64;
         match self.lower_bound {
             bound if bound.is_nan() => f64::NEG_INFINITY,
             bound if bound > 0.0 => bound / tokens,
@@ -25,24 +29,29 @@ impl Candidate {
     }
 }
 
-/// The indices of the chosen entries, in playbook order. Candidates are taken by lower bound per token, ties by position, if
-/// they still fit; one that does not fit is skipped. The sum of their tokens never exceeds `budget`.
+/// The indices of the chosen entries with all that they need, in playbook order. Candidates are taken by lower bound per token, ties by
+/// position, if they still fit with what they need and is not chosen yet; one that does not fit is skipped. The sum of their tokens never
+/// exceeds `budget`. `paid` are entries that are shown anyhow: they cost nothing here.
 ///
 /// The greedy choice is not always optimal, but it is stable: a chosen entry rarely changes when other candidates appear or
 /// vanish.
-pub fn fit(candidates: &[Candidate], budget: u64) -> Vec<usize> {
+pub fn fit(candidates: &[Candidate], paid: &BTreeSet<usize>, budget: u64) -> Vec<usize> {
     let mut ordered: Vec<&Candidate> = candidates.iter().collect();
     ordered.sort_by(|one, other| other.worth().total_cmp(&one.worth()).then(one.position.cmp(&other.position)));
     let mut left = budget;
-    let mut chosen = Vec::new();
+    let mut chosen: BTreeSet<usize> = BTreeSet::new();
     for candidate in ordered {
-        if let Some(rest) = left.checked_sub(candidate.tokens) {
+        let own = std::iter::once((candidate.position, candidate.tokens));
+        let new = own.chain(candidate.needs.iter().copied());
+        let new: Vec<(usize, u64)> =
+            new.filter(|(position, _)| !chosen.contains(position) && !paid.contains(position)).collect();
+        let tokens = new.iter().fold(0, |sum: u64, (_, tokens)| sum.saturating_add(*tokens));
+        if let Some(rest) = left.checked_sub(tokens) {
             left = rest;
-            chosen.push(candidate.position);
+            chosen.extend(new.into_iter().map(|(position, _)| position));
         }
     }
-    chosen.sort_unstable();
-    chosen
+    chosen.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -55,11 +64,29 @@ mod tests {
             position,
             tokens: *tokens,
             lower_bound: *lower_bound,
+            needs: Vec::new(),
         };
         let candidates: Vec<Candidate> = candidates.iter().enumerate().map(candidate).collect();
-        assert_eq!(fit(&candidates, budget), expect, "{candidates:?}");
-        let backwards: Vec<Candidate> = candidates.iter().rev().copied().collect();
-        assert_eq!(fit(&backwards, budget), expect, "the order of the candidates does not matter");
+        assert_eq!(fit(&candidates, &BTreeSet::new(), budget), expect, "{candidates:?}");
+        let backwards: Vec<Candidate> = candidates.iter().rev().cloned().collect();
+        assert_eq!(fit(&backwards, &BTreeSet::new(), budget), expect, "the order of the candidates does not matter");
+    }
+
+    #[test]
+    fn an_entry_is_chosen_together_with_all_that_it_needs_or_not_at_all() {
+        let look = |lower_bound| Candidate { position: 0, tokens: 10, lower_bound, needs: Vec::new() };
+        let rule = |position| Candidate { position, tokens: 5, lower_bound: 0.3, needs: vec![(0, 10)] };
+        let check = |candidates: &[Candidate], paid: &[usize], budget: u64, expect: &[usize]| {
+            let paid = paid.iter().copied().collect();
+            assert_eq!(fit(candidates, &paid, budget), expect, "{candidates:?} {budget}");
+        };
+        check(&[rule(1)], &[], 15, &[0, 1]);
+        check(&[rule(1)], &[], 14, &[]);
+        check(&[rule(1)], &[0], 5, &[1]);
+        check(&[rule(1), rule(2)], &[], 20, &[0, 1, 2]);
+        check(&[rule(1), rule(2)], &[], 19, &[0, 1]);
+        check(&[look(0.1), rule(1)], &[], 15, &[0, 1]);
+        check(&[look(0.1), rule(1)], &[], 14, &[0]);
     }
 
     #[test]
@@ -87,9 +114,9 @@ mod tests {
             parts in prop::collection::vec((0_u64..50, prop::num::f64::ANY), 0..30),
             budget in 0_u64..300,
         ) {
-            let candidate = |(position, (tokens, lower_bound)): (usize, (u64, f64))| Candidate { position, tokens, lower_bound };
+            let candidate = |(position, (tokens, lower_bound)): (usize, (u64, f64))| Candidate { position, tokens, lower_bound, needs: Vec::new() };
             let candidates: Vec<Candidate> = parts.into_iter().enumerate().map(candidate).collect();
-            let chosen = fit(&candidates, budget);
+            let chosen = fit(&candidates, &BTreeSet::new(), budget);
             let spent: u64 = chosen.iter().map(|at| candidates[*at].tokens).sum();
             prop_assert!(spent <= budget);
             prop_assert!(chosen.is_sorted_by(|one, other| one < other));

@@ -12,7 +12,7 @@ pub enum Difference {
     Added(Entry),
     /// An entry was removed.
     Removed(Entry),
-    /// The tags or the capitalisation of an entry changed.
+    /// The tags, the needs or the capitalisation of an entry changed.
     Changed {
         /// The entry before.
         before: Box<Entry>,
@@ -39,7 +39,11 @@ impl fmt::Display for Difference {
             Self::Added(entry) => write!(f, "+ {} {}", entry.id, entry.lesson.line()),
             Self::Removed(entry) => write!(f, "- {} {}", entry.id, entry.lesson.line()),
             Self::Changed { before, after } => {
-                let show = |entry: &Entry| format!("{} [{}]", entry.lesson.line(), entry.tags.join(", "));
+                let show = |entry: &Entry| {
+                    let needs: Vec<_> = entry.needs.iter().map(|id| id.0.as_str()).collect();
+                    let needs = if needs.is_empty() { String::new() } else { format!(" needs {}", needs.join(", ")) };
+                    format!("{} [{}]{needs}", entry.lesson.line(), entry.tags.join(", "))
+                };
                 write!(f, "~ {} {} -> {}", after.id, show(before), show(after))
             }
             Self::Reordered(ids) => {
@@ -106,7 +110,7 @@ fn shown_alike(one: &Entry, other: &Entry) -> bool {
         Lesson::Skill(skill) => Lesson::Skill(Skill { name: String::new(), ..skill.clone() }),
         Lesson::Text(_) => lesson.clone(),
     };
-    one.tags == other.tags && nameless(&one.lesson) == nameless(&other.lesson)
+    one.tags == other.tags && one.needs == other.needs && nameless(&one.lesson) == nameless(&other.lesson)
 }
 
 fn sections(before: &Playbook, after: &Playbook) -> Vec<Difference> {
@@ -148,6 +152,9 @@ mod tests {
         check(&base, &playbook(&["c", "a", "b"], &[("s", "x")]), &["+ C c"]);
         check(&base, &playbook(&["b", "a"], &[("s", "x")]), &["~ another order: B, A"]);
         check(&base, &playbook(&["A", "b"], &[("s", "x")]), &["~ A a [] -> A []"]);
+        let mut needing = base.clone();
+        needing.entries[1].needs = vec![needing.entries[0].id.clone()];
+        check(&base, &needing, &["~ B b [] -> b [] needs A"]);
         check(&base, &playbook(&["a", "b"], &[("s", "xyz")]), &["~ section s: 1 -> 3 bytes"]);
         check(&base, &playbook(&["a", "b"], &[("t", "")]), &["- section s: 1 -> 0 bytes", "+ section t: 0 -> 0 bytes"]);
     }
@@ -155,8 +162,13 @@ mod tests {
     fn any_playbook() -> impl Strategy<Value = Playbook> {
         let lesson = prop::sample::select(vec!["a", "b", "c", "A", "when a is b: c"]);
         let tags = prop::collection::vec(prop::sample::select(vec!["t".to_owned(), "u".to_owned()]), 0..2);
-        let entry =
-            (lesson, tags).prop_map(|(text, tags)| Entry { tags, ..Entry::new(Lesson::read(text), "operator") });
+        let needs = prop::collection::vec(prop::sample::select(vec!["a", "b"]), 0..2)
+            .prop_map(|texts| texts.into_iter().map(|text| Lesson::read(text).id()).collect::<Vec<_>>());
+        let entry = (lesson, tags, needs).prop_map(|(text, tags, needs)| Entry {
+            tags,
+            needs,
+            ..Entry::new(Lesson::read(text), "operator")
+        });
         let section = prop::sample::select(vec!["s".to_owned(), "t".to_owned()]);
         (prop::collection::btree_map(section.clone(), section, 0..2), prop::collection::vec(entry, 0..4))
             .prop_map(|(sections, entries)| Playbook { sections, entries })

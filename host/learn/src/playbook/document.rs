@@ -20,6 +20,8 @@ pub struct Playbook {
 
 /// Prefix of the hashed bytes: the type and version of the content.
 const DIGEST_FORM: &[u8] = b"clawhost playbook 1";
+/// The same, where entries need others.
+const DIGEST_FORM_WITH_NEEDS: &[u8] = b"clawhost playbook 2";
 
 /// Expected bytes per entry, to allocate the buffer once.
 const USUAL_ENTRY_BYTES: usize = 256;
@@ -30,17 +32,18 @@ impl Playbook {
         self.entries.is_empty() && self.sections.is_empty()
     }
 
-    /// Digest of everything that can change a model's output: the sections, and each entry's position, id, lesson and tags.
+    /// Digest of everything that can change a model's output: the sections, and each entry's position, id, lesson, tags and needs.
     /// Origin, support, status and skill names are left out.
     pub fn digest(&self) -> Digest {
         let mut bytes = Vec::with_capacity(USUAL_ENTRY_BYTES * (self.entries.len() + self.sections.len() + 1));
-        bytes.extend_from_slice(DIGEST_FORM);
+        let has_needs = self.entries.iter().any(|entry| !entry.needs.is_empty());
+        bytes.extend_from_slice(if has_needs { DIGEST_FORM_WITH_NEEDS } else { DIGEST_FORM });
         write_count(self.sections.len(), &mut bytes);
         for (name, text) in &self.sections {
             write_texts(&[name, text], &mut bytes);
         }
         write_count(self.entries.len(), &mut bytes);
-        for Entry { id, lesson, tags, .. } in &self.entries {
+        for Entry { id, lesson, tags, needs, .. } in &self.entries {
             match lesson {
                 Lesson::Text(text) => write_texts(&[&id.0, "text", text], &mut bytes),
                 Lesson::Skill(Skill { when, action, avoid, .. }) => {
@@ -49,6 +52,10 @@ impl Playbook {
             }
             write_count(tags.len(), &mut bytes);
             tags.iter().for_each(|tag| write_texts(&[tag], &mut bytes));
+            if has_needs {
+                write_count(needs.len(), &mut bytes);
+                needs.iter().for_each(|need| write_texts(&[&need.0], &mut bytes));
+            }
         }
         Digest::of(&bytes)
     }
@@ -91,6 +98,7 @@ mod tests {
         };
         check(|playbook| playbook.entries.reverse());
         check(|playbook| playbook.entries[0].tags.push("x".into()));
+        check(|playbook| playbook.entries[0].needs = vec![playbook.entries[1].id.clone()]);
         check(|playbook| playbook.entries[0].lesson = Lesson::Text("when a is b: c".into()));
         check(|playbook| playbook.entries[0].lesson = Lesson::read("when a is b: d"));
         check(|playbook| playbook.entries[0].id = EntryId("e-1".into()));
@@ -111,6 +119,7 @@ mod tests {
         check(|playbook| playbook.entries[0].status = Status::Deployed);
         check(|playbook| playbook.entries[0].support = 9);
         check(|playbook| playbook.entries[0].born = 9);
+        check(|playbook| playbook.entries[0].merges = vec![EntryId("e-9".into())]);
         check(|playbook| playbook.entries[0].created_by = "somebody".into());
         check(|playbook| {
             playbook.entries[0].sources = vec![clawhost_core::Evidence { episode: "e".into(), turns: vec![1] }]

@@ -27,6 +27,10 @@ pub trait Embedder: Send + Sync {
 /// Smallest Jaccard similarity of word pairs. One additional word in seven passes.
 const SHARED_PAIRS: f64 = 0.7;
 
+/// Share of the words of a text that another one must have to say nearly the same. One word in five may be missing: an adverb, or another
+/// preposition. A missing word may be a value, so the gate has the last word.
+const HELD_WORDS: f64 = 0.8;
+
 /// A lesson in the form in which it is compared.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Form {
@@ -61,6 +65,26 @@ impl Form {
         }
     }
 
+    /// Whether this lesson says what the other one says: the same action under a part of the conditions, or, in prose, nearly all of its
+    /// words. Negations, restrictions, numbers and symbols are equal in any case.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Rule { conditions: one, action, avoid },
+                Self::Rule { conditions: other, action: same, avoid: equally },
+            ) => one.is_subset(other) && action == same && avoid == equally,
+            (Self::Prose { wordings: one, .. }, Self::Prose { wordings: other, .. }) => {
+                let pairs = || one.iter().zip(other);
+                pairs().all(|(one, other)| one.negates_alike(other) && one.holds_words_of(other))
+            }
+            // Without a condition it always applies.
+            (Self::Prose { wordings: [when, does, avoids], .. }, Self::Rule { action, avoid, .. }) => {
+                *when == Wording::of("") && *does == Wording::of(action) && *avoids == Wording::of(avoid)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether both are the same lesson.
     pub(crate) fn is_duplicate_of(&self, other: &Self) -> bool {
         match (self, other) {
@@ -77,7 +101,7 @@ impl Form {
 }
 
 /// Lower case, single spaces, no final full stop.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let text = text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     text.trim_end_matches('.').to_owned()
 }
@@ -123,6 +147,12 @@ impl Wording {
     /// Whether negations, restrictions, numbers and symbols are equal.
     fn negates_alike(&self, other: &Self) -> bool {
         self.turns == other.turns && self.exact == other.exact
+    }
+
+    /// Whether nearly all words of another wording occur here.
+    fn holds_words_of(&self, other: &Self) -> bool {
+        let held = other.words.iter().filter(|word| self.words.contains(word)).count();
+        held as f64 >= HELD_WORDS * other.words.len() as f64
     }
 
     fn words_alike(&self, other: &Self) -> bool {
@@ -236,6 +266,27 @@ mod tests {
         check("be kind", "be kind and check the order", false);
         check("退款前请先核对订单号码和客户地址", "退款前请先不核对订单号码和客户地址", false);
         check("✅", "❌", false);
+    }
+
+    #[test]
+    fn a_lesson_covers_another_that_says_the_same_or_less() {
+        let check = |wide: &str, narrow: &str, expect: bool| {
+            let form = |text: &str| Form::of(&Lesson::read(text), None);
+            assert_eq!(form(wide).covers(&form(narrow)), expect, "{wide:?} {narrow:?}");
+        };
+        check("when tier is gold: refund", "when tier is gold and age is days: Refund.", true);
+        check("when tier is gold: refund", "when tier is gold: refund", true);
+        check("always: refund", "when tier is gold: refund", true);
+        check("always: refund", "when tier is gold: escalate", false);
+        check("when tier is gold and age is days: refund", "when tier is gold: refund", false);
+        check("when tier is gold: refund", "when tier is gold and age is days: escalate", false);
+        check("when tier is gold: refund", "when tier is silver and age is days: refund", false);
+        let long = "Check the order number with the customer before you promise a refund.";
+        check(long, "Check the order number before you promise any refund.", true);
+        check("Check the order number before you promise any refund.", long, false);
+        check(long, "Never check the order number before you promise any refund.", false);
+        check(long, "Check the order number 2 times before you promise a refund.", false);
+        check(long, "Offer a voucher before you promise a refund.", false);
     }
 
     #[test]

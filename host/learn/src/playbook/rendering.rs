@@ -113,11 +113,11 @@ mod tests {
         ) {
             let entries: Vec<Entry> = lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect();
             let candidate = |(position, entry): (usize, &Entry)| {
-                Candidate { position, tokens: entry.lesson.tokens(), lower_bound: 0.1 }
+                Candidate { position, tokens: entry.lesson.tokens(), lower_bound: 0.1, needs: Vec::new() }
             };
             let candidates: Vec<Candidate> = entries.iter().enumerate().map(candidate).collect();
             let chosen: Vec<&Entry> =
-                fit(&candidates, Rendering { token_budget }.room(&sections)).into_iter().map(|at| &entries[at]).collect();
+                fit(&candidates, &Default::default(), Rendering { token_budget }.room(&sections)).into_iter().map(|at| &entries[at]).collect();
             prop_assume!(!chosen.is_empty());
             prop_assert!(estimated_tokens(&render(&chosen, &sections)) <= token_budget);
         }

@@ -17,7 +17,7 @@
 //! phases. So nothing is paid for twice, and the budget is never exceeded.
 
 use super::gate::GateReport;
-use super::reflect::shown;
+use super::reflect::Knowledge;
 use super::stage::{EvolvePlan, HarnessStage, Reflecting};
 use crate::phase::phase_id;
 use crate::playbook_guidance::UniformPlaybook;
@@ -350,7 +350,7 @@ impl HarnessStage {
         let episodes = self.episodes_of(parent, items, context).await?;
         let mut playbook = self.state.harness.deployed();
         playbook.sections.clone_from(&parent.0);
-        let playbook = shown(&playbook, None);
+        let playbook = Knowledge { playbook, ..Knowledge::default() }.shown(None);
         let times = self.evolving()?.evolution.report().reflections;
         let seed = derive_seed(context.plan.play.seed, "evolve reflect", times);
         let asked = Context { seed, options: evolver.options.clone() };

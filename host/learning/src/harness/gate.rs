@@ -119,6 +119,9 @@ pub struct GateReport {
     /// Names of the sections that it rewrites.
     #[serde(default)]
     pub rewritten: Vec<String>,
+    /// The entry that takes the place of the removed ones, if the candidate is a merger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged_into: Option<EntryId>,
     /// The decision.
     pub decision: Decision,
     /// The evidence.
@@ -149,6 +152,10 @@ impl GateReport {
             names => format!(", sections rewritten: {}", names.join(", ")),
         };
         let (added, removed, pairs) = (self.added.len(), self.removed.len(), self.evidence.pairs);
+        if let Some(into) = &self.merged_into {
+            let parts: Vec<&str> = self.removed.iter().map(|id| id.0.as_str()).collect();
+            return format!("passed the gate: {} merged into {into}, after {pairs} pairs", parts.join(", "));
+        }
         format!("passed the gate: {added} entries in, {removed} out{rewritten}, after {pairs} pairs")
     }
 }
@@ -256,6 +263,7 @@ impl HarnessStage {
             added: candidate.added.clone(),
             removed: candidate.removed.clone(),
             rewritten: candidate.rewritten.clone(),
+            merged_into: candidate.merger.as_ref().map(|merger| merger.into.clone()),
             decision,
             evidence: evidence.report(),
             scale: self.state.scale.scale(range),

@@ -5,6 +5,7 @@ mod gate;
 mod reflect;
 mod reward_scale;
 mod stage;
+mod waiting;
 
 pub use evolve::{EvolutionReport, ReflectorAnswers};
 pub use gate::{GateReport, GateUse};

@@ -1,37 +1,27 @@
-//! Reflection: reflectors receive groups in which some member missed the best reward; or, in a run with a budget, all episodes so far
-//! at once, of many tasks, successes too. Their proposals are data for the
+//! Reflection: reflectors receive what [`Waiting`] has for them, and what is known so far. Their answers are data for the
 //! harness layer. A failed call is counted; it is not the same as an answer without proposals.
 
 use super::stage::Reflecting;
-use crate::experience::{Groups, by_group};
+use super::waiting::Waiting;
 use clawhost_core::{
-    Change, Context, Episode, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, RunId, StoreError,
-    code, derive_seed, escaped,
+    Change, Context, Failure, FailureKind, LearningStore, Playbook as Shown, Proposal, StoreError, code, derive_seed,
+    escaped,
 };
+use clawhost_learn::harness::Harness;
 use clawhost_learn::playbook::Playbook;
+use clawhost_learn::{Answer, Entry};
 use clawhost_play::{Cancel, failure_cause};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Most groups that wait for reflectors. The oldest beyond it are dropped and counted.
-const WAITING: usize = 256;
 /// Characters of a failure that distinguish it from others.
 const CAUSE: usize = 300;
 /// Most different failures that are counted separately.
 const CAUSES: usize = 32;
-/// Most episodes of many tasks in one call: a thousand tasks are enough to count rules, and a plugin reads them within its limits.
-const TOGETHER: usize = 1024;
 /// Concurrent calls.
 const AT_ONCE: usize = 8;
-
-/// A group of a phase.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct GroupName {
-    pub(crate) phase: RunId,
-    pub(crate) group: u64,
-}
 
 /// Counts of reflector calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,119 +66,68 @@ impl Reflections {
     }
 }
 
-/// Groups for the next call of reflectors: those that they have not seen, or all groups so far.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Waiting {
-    names: Vec<GroupName>,
-    /// Whether every call gets all groups so far together, successes too.
-    #[serde(default)]
-    together: bool,
-    /// Episodes of this process; after an interruption they are read from the store.
-    #[serde(skip)]
-    at_hand: BTreeMap<GroupName, Vec<Arc<Episode>>>,
-}
-
-impl Waiting {
-    /// All groups so far are shown together in every call.
-    pub(crate) fn together() -> Self {
-        Self { together: true, ..Self::default() }
-    }
-
-    /// Adds the groups of a phase: all, or those in which a member missed the best reward.
-    pub(crate) fn add(&mut self, phase: &RunId, groups: &Groups, best: f64) {
-        for (group, episodes) in groups {
-            let missed = |episode: &Arc<Episode>| {
-                episode.ending.is_complete() && episode.reward.is_some_and(|reward| reward < best)
-            };
-            let played = |episode: &Arc<Episode>| episode.ending.is_complete() && episode.reward.is_some();
-            if episodes.iter().any(missed) || (self.together && episodes.iter().any(played)) {
-                let name = GroupName { phase: phase.clone(), group: *group };
-                self.at_hand.insert(name.clone(), episodes.clone());
-                self.names.push(name);
-            }
-        }
-    }
-
-    /// Drops the oldest groups if too many wait; returns their number.
-    pub(crate) fn shorten(&mut self) -> u64 {
-        let most = if self.together { TOGETHER } else { WAITING };
-        let given_up = self.names.len().saturating_sub(most);
-        for name in self.names.drain(..given_up) {
-            self.at_hand.remove(&name);
-        }
-        // Old groups that leave a call with all others were seen.
-        if self.together { 0 } else { given_up as u64 }
-    }
-
-    pub(crate) fn len(&self) -> u64 {
-        if self.together { 0 } else { self.names.len() as u64 }
-    }
-
-    /// The groups of the next call, in order; also returns the number of groups that the store does not have. Groups that are shown one by
-    /// one are taken out.
-    async fn take(&mut self, learning: &dyn LearningStore) -> Result<(Vec<Vec<Arc<Episode>>>, u64), StoreError> {
-        let missing: Vec<RunId> =
-            self.names.iter().filter(|name| !self.at_hand.contains_key(name)).map(|name| name.phase.clone()).collect();
-        for phase in std::collections::BTreeSet::from_iter(missing) {
-            for (group, episodes) in by_group(&learning.episodes(&phase).await?) {
-                self.at_hand.insert(GroupName { phase: phase.clone(), group }, episodes);
-            }
-        }
-        let waited = self.names.len();
-        if self.together {
-            let mut episodes: Vec<Arc<Episode>> =
-                self.names.iter().filter_map(|name| self.at_hand.get(name)).flatten().cloned().collect();
-            episodes.retain(|episode| episode.ending.is_complete() && episode.reward.is_some());
-            let old = episodes.len().saturating_sub(TOGETHER);
-            // Facts, tools and actions differ between the parts of a mixture, so each part has a call of its own.
-            let mut calls: BTreeMap<Option<String>, Vec<Arc<Episode>>> = BTreeMap::new();
-            for episode in episodes.split_off(old) {
-                calls.entry(episode.task.part.clone()).or_default().push(episode);
-            }
-            return Ok((calls.into_values().collect(), 0));
-        }
-        let mut at_hand = std::mem::take(&mut self.at_hand);
-        let groups: Vec<_> = self.names.drain(..).filter_map(|name| at_hand.remove(&name)).collect();
-        let gone = waited.saturating_sub(groups.len()) as u64;
-        Ok((groups, gone))
-    }
-}
-
 /// Beginning of the tag that names the part of a mixture from whose episodes an entry was proposed.
 const PART_TAG: &str = "part:";
 
 /// Whether an entry was proposed from other parts of a mixture only. A reflector that counts the episodes of one part knows nothing about
 /// such an entry, and would retire it.
-fn is_of_another(entry: &clawhost_learn::Entry, part: Option<&str>) -> bool {
+fn is_of_another(entry: &Entry, part: Option<&str>) -> bool {
     let mut parts = entry.tags.iter().filter_map(|tag| tag.strip_prefix(PART_TAG)).peekable();
     part.is_some() && parts.peek().is_some() && parts.all(|of| Some(of) != part)
 }
 
 /// Marks the entry of a proposal with the part that it was proposed from.
 fn mark(proposal: &mut Proposal, part: Option<&str>) {
-    let (Change::Add(entry) | Change::Update(entry)) = &mut proposal.change else { return };
+    let (Change::Add(entry) | Change::Update(entry) | Change::Merge(_, entry)) = &mut proposal.change else { return };
     entry.tags.extend(part.map(|part| format!("{PART_TAG}{part}")).filter(|tag| !entry.tags.contains(tag)));
 }
 
-/// A playbook as reflectors receive it: all of it, or the entries that concern one part of a mixture.
-pub(crate) fn shown(playbook: &Playbook, part: Option<&str>) -> Shown {
-    let entry = |entry: &clawhost_learn::Entry| clawhost_core::Entry {
+/// What reflectors are told.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Knowledge {
+    /// All entries that may be shown, and the sections.
+    pub(crate) playbook: Playbook,
+    /// How often another approach was asked for.
+    pub(crate) attempt: u32,
+    /// What training tried in vain.
+    pub(crate) tried: Vec<Entry>,
+}
+
+impl Knowledge {
+    /// What a harness knows from training.
+    pub(crate) fn of(harness: &Harness) -> Self {
+        Self { playbook: harness.known(), attempt: harness.attempt(), tried: harness.tried() }
+    }
+
+    /// As reflectors receive it: all of it, or what concerns one part of a mixture.
+    pub(crate) fn shown(&self, part: Option<&str>) -> Shown {
+        let shown = |entries: &[Entry]| -> Vec<clawhost_core::Entry> {
+            entries.iter().filter(|entry| !is_of_another(entry, part)).map(shown_entry).collect()
+        };
+        Shown {
+            version: self.playbook.digest().to_string(),
+            entries: shown(&self.playbook.entries),
+            sections: self.playbook.sections.clone().into_iter().collect(),
+            attempt: self.attempt,
+            tried: shown(&self.tried),
+        }
+    }
+}
+
+fn shown_entry(entry: &Entry) -> clawhost_core::Entry {
+    clawhost_core::Entry {
         id: entry.id.0.clone(),
         text: entry.lesson.line(),
         tags: entry.tags.clone(),
+        needs: entry.needs.iter().map(|need| need.0.clone()).collect(),
         extra: vec![("status".to_owned(), entry.status.name().to_owned())],
-    };
-    Shown {
-        version: playbook.digest().to_string(),
-        entries: playbook.entries.iter().filter(|entry| !is_of_another(entry, part)).map(entry).collect(),
-        sections: playbook.sections.clone().into_iter().collect(),
     }
 }
 
 /// The answers of reflectors.
 pub(crate) struct Asked {
-    /// In the order of the groups.
-    pub(crate) proposals: Vec<(String, Proposal)>,
+    /// In the order of the groups, those without proposals too.
+    pub(crate) answers: Vec<Answer>,
     /// Whether a call failed because the model budget was exhausted.
     pub(crate) out_of_budget: bool,
 }
@@ -196,20 +135,20 @@ pub(crate) struct Asked {
 /// Calls every reflector for every waiting group.
 pub(crate) async fn reflect(
     reflectors: &[Reflecting],
-    (known, seed): (&Playbook, u64),
+    (knowledge, seed): (&Knowledge, u64),
     waiting: &mut Waiting,
     learning: &dyn LearningStore,
     cancel: &Cancel,
     counts: &mut Reflections,
 ) -> Result<Asked, StoreError> {
-    let (groups, gone) = waiting.take(learning).await?;
+    let (groups, gone) = waiting.take(knowledge.attempt, learning).await?;
     counts.given_up += gone;
     counts.asked += groups.len() as u64;
     let mut playbooks: BTreeMap<Option<String>, Arc<Shown>> = BTreeMap::new();
     let mut calls = Vec::new();
     for (place, group) in groups.into_iter().enumerate() {
         let part = group.first().and_then(|first| first.task.part.clone());
-        let view = || Arc::new(shown(known, part.as_deref()));
+        let view = || Arc::new(knowledge.shown(part.as_deref()));
         let playbook = playbooks.entry(part.clone()).or_insert_with(view).clone();
         for reflecting in reflectors {
             let first = group.first().map_or(place as u64, |episode| episode.seed());
@@ -246,10 +185,10 @@ pub(crate) async fn reflect(
         }
     }
     counts.calls += answers.len() as u64;
-    let mut asked = Asked { proposals: Vec::new(), out_of_budget: false };
-    for (name, answer) in answers.into_values() {
+    let mut asked = Asked { answers: Vec::new(), out_of_budget: false };
+    for (reflector, answer) in answers.into_values() {
         match answer {
-            Ok(proposed) => asked.proposals.extend(proposed.into_iter().map(|proposal| (name.clone(), proposal))),
+            Ok(proposals) => asked.answers.push(Answer { reflector, proposals }),
             Err(failure) => {
                 asked.out_of_budget |= failure.kind == FailureKind::Llm && failure.code == code::BUDGET;
                 // Failures are grouped by cause under the text of the first, because a plugin may include a counter.
@@ -269,7 +208,7 @@ pub(crate) async fn reflect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_learn::{Entry, Lesson};
+    use clawhost_learn::Lesson;
 
     fn entry(text: &str, tags: &[&str]) -> Entry {
         let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
@@ -282,7 +221,7 @@ mod tests {
         let playbook =
             Playbook { entries: [entries, vec![entry("four", &["part:a", "part:b"])]].concat(), ..Playbook::default() };
         let check = |part: Option<&str>, expect: &[&str]| {
-            let found = shown(&playbook, part);
+            let found = Knowledge { playbook: playbook.clone(), ..Knowledge::default() }.shown(part);
             assert_eq!(found.entries.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>(), expect, "{part:?}");
         };
         check(None, &["one", "two", "three", "four"]);
@@ -295,7 +234,13 @@ mod tests {
     fn proposals_are_marked_with_their_part_once() {
         let check = |part: Option<&str>, tags: &[&str], expect: &[&str]| {
             let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
-            let new = clawhost_core::Entry { id: String::new(), text: "one".into(), tags, extra: Vec::new() };
+            let new = clawhost_core::Entry {
+                id: String::new(),
+                text: "one".into(),
+                tags,
+                needs: Vec::new(),
+                extra: Vec::new(),
+            };
             let mut proposal =
                 Proposal { change: Change::Add(new), evidence: Vec::new(), expected_effect: String::new() };
             mark(&mut proposal, part);

@@ -2,8 +2,9 @@
 
 use super::evolve::EvolutionStage;
 use super::gate::GateState;
-use super::reflect::{Reflections, Waiting, reflect};
+use super::reflect::{Knowledge, Reflections, reflect};
 use super::reward_scale::RewardScale;
+use super::waiting::Waiting;
 use crate::experience::{Experience, reward_bounds};
 use crate::playbook_guidance::UniformPlaybook;
 use crate::report::{HarnessIteration, HarnessReport, LayerDetails, LayerIteration, LayerReport};
@@ -341,17 +342,17 @@ impl LearningStage for HarnessStage {
         self.state.waiting.add(&experience.id, &experience.played, best);
         let batch = experience.batch(&experience.played);
         let earlier = self.state.reflections.clone();
-        let mut proposals = Vec::new();
+        let mut answers = Vec::new();
         if self.state.schedule.ask() {
-            let known = self.state.harness.known();
-            let HarnessState { waiting, reflections, .. } = &mut self.state;
+            let HarnessState { waiting, reflections, harness, .. } = &mut self.state;
+            let knowledge = Knowledge::of(harness);
             let (seed, learning) = (context.plan.play.seed, context.learning);
-            let asked =
-                reflect(&self.ports.reflectors, (&known, seed), waiting, learning, context.cancel, reflections).await?;
+            let reflectors = &self.ports.reflectors;
+            let asked = reflect(reflectors, (&knowledge, seed), waiting, learning, context.cancel, reflections).await?;
             if asked.out_of_budget {
                 return Err(StopReason::ModelBudget.into());
             }
-            proposals = asked.proposals;
+            answers = asked.answers;
         }
         self.state.reflections.given_up += self.state.waiting.shorten();
         if context.cancel.is_requested() {
@@ -366,8 +367,9 @@ impl LearningStage for HarnessStage {
             let why = recent.usual_failure().unwrap_or_default().to_owned();
             return Err(StopReason::Reflectors { failed: recent.calls, why }.into());
         }
-        self.proposals = proposals.len() as u64;
-        Ok(Batch { proposals, ..batch })
+        let batch = Batch { answers, ..batch };
+        self.proposals = batch.proposals() as u64;
+        Ok(batch)
     }
 
     fn layer(&mut self) -> &mut dyn Layer {

@@ -283,7 +283,7 @@ async fn an_adapter_learns_from_rewards() {
             number: step,
             state_id: StateId(Digest::of(b"test")),
             groups: vec![group],
-            proposals: Vec::new(),
+            answers: Vec::new(),
             removed: Removed::default(),
         };
         let forward = layer.forward_backward(&batch).unwrap();

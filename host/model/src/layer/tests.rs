@@ -70,7 +70,7 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
     }
     let group = Group { task: "sum".into(), seed: 1, drawn: Vec::new(), propensity: 1.0, members };
     let state_id = StateId(Digest::of(b"state"));
-    Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
+    Batch { number: 0, state_id, groups: vec![group], answers: Vec::new(), removed: Removed::default() }
 }
 
 /// The same with several groups.

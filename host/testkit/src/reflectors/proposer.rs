@@ -31,7 +31,7 @@ pub struct Proposer {
 
 /// A proposal of a new lesson.
 pub fn lesson(text: &str) -> Proposal {
-    let entry = Entry { id: String::new(), text: text.into(), tags: vec![], extra: vec![] };
+    let entry = Entry { id: String::new(), text: text.into(), tags: vec![], needs: vec![], extra: vec![] };
     Proposal { change: Change::Add(entry), evidence: vec![], expected_effect: String::new() }
 }
 

@@ -19,6 +19,7 @@ fn shown(proposal: &Proposal) -> String {
         Change::Add(entry) => format!("add {}", entry.text),
         Change::Update(entry) => format!("update {} {}", entry.id, entry.text),
         Change::Retire(id) => format!("retire {id}"),
+        Change::Merge((ids, entry)) => format!("merge {} into {}", ids.join(" and "), entry.text),
         other => panic!("{other:?}"),
     }
 }
@@ -52,6 +53,31 @@ fn an_answer_is_one_json_document() {
     {
         check(bad, Err("no JSON document of the form"));
     }
+}
+
+#[test]
+fn entries_can_be_merged() {
+    let merge = |ids: &str| one(&format!(r#"{{"change": "merge", "ids": {ids}, "when": "a is b", "do": "smile"}}"#));
+    check(&merge(r#"["e-1", " e-2"]"#), Ok(&["merge e-1 and e-2 into when a is b: smile"]));
+    check(&merge(r#"["e-1", "e-3"]"#), Err("no entry with the id `e-3`"));
+}
+
+#[test]
+fn a_lesson_needs_others_by_their_names_or_ids() {
+    let look = r#"{"change": "add", "name": "look first", "when": "a is unknown", "do": "look"}"#;
+    let rule = |needs: &str| format!(r#"{{"change": "add", "when": "a is c", "do": "go", "needs": {needs}}}"#);
+    let needs = |text: &str| -> Vec<(String, Vec<String>)> {
+        let entry = |proposal: &Proposal| match &proposal.change {
+            Change::Add(entry) => (entry.id.clone(), entry.needs.clone()),
+            other => panic!("{other:?}"),
+        };
+        reading(text, 8).unwrap().proposals.iter().map(entry).collect()
+    };
+    let both = one(&format!("{}, {look}", rule(r#"["look first", "e-1"]"#)));
+    let list = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+    assert_eq!(needs(&both), [(String::new(), list(&["e-1", "look first"])), ("look first".to_owned(), list(&[]))]);
+    assert_eq!(needs(&one(look)), [(String::new(), list(&[]))], "a name that nothing needs stays a label");
+    check(&one(&rule(r#"["look"]"#)), Err("it needs `look`, which is neither"));
 }
 
 #[test]

@@ -87,12 +87,15 @@ pub mod exports {
                 /// One lesson.
                 #[derive(Clone)]
                 pub struct Entry {
-                    /// Chosen by the host; empty in a new entry.
+                    /// Chosen by the host. In a new entry empty, or a name by which other entries of the same answer need it.
                     pub id: _rt::String,
                     /// The lesson.
                     pub text: _rt::String,
                     /// For retrieval.
                     pub tags: _rt::Vec<_rt::String>,
+                    /// Entries without which it is useless: their ids, or their names in the same answer. It is shown, tried, deployed and
+                    /// retired only together with them. At most 8; an unknown one, or a cycle, is refused.
+                    pub needs: _rt::Vec<_rt::String>,
                     /// For later additions.
                     pub extra: Attributes,
                 }
@@ -105,6 +108,7 @@ pub mod exports {
                             .field("id", &self.id)
                             .field("text", &self.text)
                             .field("tags", &self.tags)
+                            .field("needs", &self.needs)
                             .field("extra", &self.extra)
                             .finish()
                     }
@@ -118,6 +122,10 @@ pub mod exports {
                     pub entries: _rt::Vec<Entry>,
                     /// Named sections of free text.
                     pub sections: _rt::Vec<(_rt::String, _rt::String)>,
+                    /// How often another approach was asked for, because training found nothing. What the gate decided is no part of it.
+                    pub attempt: u32,
+                    /// Lessons that training tried in vain, the latest last. At most 32.
+                    pub tried: _rt::Vec<Entry>,
                     /// For later additions.
                     pub extra: Attributes,
                 }
@@ -130,6 +138,8 @@ pub mod exports {
                             .field("version", &self.version)
                             .field("entries", &self.entries)
                             .field("sections", &self.sections)
+                            .field("attempt", &self.attempt)
+                            .field("tried", &self.tried)
                             .field("extra", &self.extra)
                             .finish()
                     }
@@ -165,6 +175,8 @@ pub mod exports {
                     Update(Entry),
                     /// Take an entry out, by id.
                     Retire(_rt::String),
+                    /// One entry in the place of several deployed ones, by their ids. It is compared with them as it is, without a trial.
+                    Merge((_rt::Vec<_rt::String>, Entry)),
                     /// Another text for a section: name and text.
                     RewriteSection((_rt::String, _rt::String)),
                     /// Anything else: an error for this host.
@@ -184,6 +196,9 @@ pub mod exports {
                             }
                             Change::Retire(e) => {
                                 f.debug_tuple("Change::Retire").field(e).finish()
+                            }
+                            Change::Merge(e) => {
+                                f.debug_tuple("Change::Merge").field(e).finish()
                             }
                             Change::RewriteSection(e) => {
                                 f.debug_tuple("Change::RewriteSection").field(e).finish()
@@ -895,47 +910,25 @@ pub mod exports {
                 }
                 #[doc(hidden)]
                 #[allow(non_snake_case, unused_unsafe)]
-                pub unsafe fn _export_reflect_cabi<T_: Guest>(
-                    arg0: i64,
-                    arg1: *mut u8,
-                    arg2: usize,
-                    arg3: *mut u8,
-                    arg4: usize,
-                    arg5: *mut u8,
-                    arg6: usize,
-                    arg7: *mut u8,
-                    arg8: usize,
-                    arg9: *mut u8,
-                    arg10: usize,
-                    arg11: *mut u8,
-                    arg12: usize,
-                    arg13: i32,
-                ) -> *mut u8 {
+                pub unsafe fn _export_reflect_cabi<T_: Guest>(arg0: *mut u8) -> *mut u8 {
                     unsafe {
                         #[cfg(target_arch = "wasm32")] _rt::run_ctors_once();
-                        let result51 = {
-                            let base6 = arg1;
-                            let len6 = arg2;
-                            let mut result6 = _rt::Vec::with_capacity(len6);
-                            for i in 0..len6 {
-                                let base = base6
+                        let result102 = {
+                            let l0 = *arg0.add(0).cast::<i64>();
+                            let l1 = *arg0.add(8).cast::<*mut u8>();
+                            let l2 = *arg0
+                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base9 = l1;
+                            let len9 = l2;
+                            let mut result9 = _rt::Vec::with_capacity(len9);
+                            for i in 0..len9 {
+                                let base = base9
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e6 = {
-                                    let l0 = *base.add(0).cast::<*mut u8>();
-                                    let l1 = *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let len2 = l1;
-                                    let bytes2 = _rt::Vec::from_raw_parts(
-                                        l0.cast(),
-                                        len2,
-                                        len2,
-                                    );
-                                    let l3 = *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
+                                let e9 = {
+                                    let l3 = *base.add(0).cast::<*mut u8>();
                                     let l4 = *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len5 = l4;
                                     let bytes5 = _rt::Vec::from_raw_parts(
@@ -943,69 +936,55 @@ pub mod exports {
                                         len5,
                                         len5,
                                     );
-                                    (_rt::string_lift(bytes2), _rt::string_lift(bytes5))
-                                };
-                                result6.push(e6);
-                            }
-                            _rt::cabi_dealloc(
-                                base6,
-                                len6 * (4 * ::core::mem::size_of::<*const u8>()),
-                                ::core::mem::size_of::<*const u8>(),
-                            );
-                            let base13 = arg3;
-                            let len13 = arg4;
-                            let mut result13 = _rt::Vec::with_capacity(len13);
-                            for i in 0..len13 {
-                                let base = base13
-                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e13 = {
-                                    let l7 = *base.add(0).cast::<*mut u8>();
-                                    let l8 = *base
-                                        .add(::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let len9 = l8;
-                                    let bytes9 = _rt::Vec::from_raw_parts(
-                                        l7.cast(),
-                                        len9,
-                                        len9,
-                                    );
-                                    let l10 = *base
+                                    let l6 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l11 = *base
+                                    let l7 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len12 = l11;
-                                    let bytes12 = _rt::Vec::from_raw_parts(
-                                        l10.cast(),
-                                        len12,
-                                        len12,
+                                    let len8 = l7;
+                                    let bytes8 = _rt::Vec::from_raw_parts(
+                                        l6.cast(),
+                                        len8,
+                                        len8,
                                     );
-                                    (_rt::string_lift(bytes9), _rt::string_lift(bytes12))
+                                    (_rt::string_lift(bytes5), _rt::string_lift(bytes8))
                                 };
-                                result13.push(e13);
+                                result9.push(e9);
                             }
                             _rt::cabi_dealloc(
-                                base13,
-                                len13 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base9,
+                                len9 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let len14 = arg6;
-                            let bytes14 = _rt::Vec::from_raw_parts(
-                                arg5.cast(),
-                                len14,
-                                len14,
-                            );
-                            let base36 = arg7;
-                            let len36 = arg8;
-                            let mut result36 = _rt::Vec::with_capacity(len36);
-                            for i in 0..len36 {
-                                let base = base36
-                                    .add(i * (8 * ::core::mem::size_of::<*const u8>()));
-                                let e36 = {
-                                    let l15 = *base.add(0).cast::<*mut u8>();
-                                    let l16 = *base
+                            let l10 = *arg0
+                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l11 = *arg0
+                                .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base18 = l10;
+                            let len18 = l11;
+                            let mut result18 = _rt::Vec::with_capacity(len18);
+                            for i in 0..len18 {
+                                let base = base18
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e18 = {
+                                    let l12 = *base.add(0).cast::<*mut u8>();
+                                    let l13 = *base
                                         .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len14 = l13;
+                                    let bytes14 = _rt::Vec::from_raw_parts(
+                                        l12.cast(),
+                                        len14,
+                                        len14,
+                                    );
+                                    let l15 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l16 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
                                     let len17 = l16;
                                     let bytes17 = _rt::Vec::from_raw_parts(
@@ -1013,78 +992,78 @@ pub mod exports {
                                         len17,
                                         len17,
                                     );
-                                    let l18 = *base
-                                        .add(2 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
-                                    let l19 = *base
-                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                    (_rt::string_lift(bytes14), _rt::string_lift(bytes17))
+                                };
+                                result18.push(e18);
+                            }
+                            _rt::cabi_dealloc(
+                                base18,
+                                len18 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l19 = *arg0
+                                .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l20 = *arg0
+                                .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len21 = l20;
+                            let bytes21 = _rt::Vec::from_raw_parts(
+                                l19.cast(),
+                                len21,
+                                len21,
+                            );
+                            let l22 = *arg0
+                                .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l23 = *arg0
+                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base51 = l22;
+                            let len51 = l23;
+                            let mut result51 = _rt::Vec::with_capacity(len51);
+                            for i in 0..len51 {
+                                let base = base51
+                                    .add(i * (10 * ::core::mem::size_of::<*const u8>()));
+                                let e51 = {
+                                    let l24 = *base.add(0).cast::<*mut u8>();
+                                    let l25 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len20 = l19;
-                                    let bytes20 = _rt::Vec::from_raw_parts(
-                                        l18.cast(),
-                                        len20,
-                                        len20,
-                                    );
-                                    let l21 = *base
-                                        .add(4 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<*mut u8>();
-                                    let l22 = *base
-                                        .add(5 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<usize>();
-                                    let base26 = l21;
-                                    let len26 = l22;
-                                    let mut result26 = _rt::Vec::with_capacity(len26);
-                                    for i in 0..len26 {
-                                        let base = base26
-                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                        let e26 = {
-                                            let l23 = *base.add(0).cast::<*mut u8>();
-                                            let l24 = *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len25 = l24;
-                                            let bytes25 = _rt::Vec::from_raw_parts(
-                                                l23.cast(),
-                                                len25,
-                                                len25,
-                                            );
-                                            _rt::string_lift(bytes25)
-                                        };
-                                        result26.push(e26);
-                                    }
-                                    _rt::cabi_dealloc(
-                                        base26,
-                                        len26 * (2 * ::core::mem::size_of::<*const u8>()),
-                                        ::core::mem::size_of::<*const u8>(),
+                                    let len26 = l25;
+                                    let bytes26 = _rt::Vec::from_raw_parts(
+                                        l24.cast(),
+                                        len26,
+                                        len26,
                                     );
                                     let l27 = *base
-                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
                                     let l28 = *base
-                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let base35 = l27;
-                                    let len35 = l28;
+                                    let len29 = l28;
+                                    let bytes29 = _rt::Vec::from_raw_parts(
+                                        l27.cast(),
+                                        len29,
+                                        len29,
+                                    );
+                                    let l30 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l31 = *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base35 = l30;
+                                    let len35 = l31;
                                     let mut result35 = _rt::Vec::with_capacity(len35);
                                     for i in 0..len35 {
                                         let base = base35
-                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                         let e35 = {
-                                            let l29 = *base.add(0).cast::<*mut u8>();
-                                            let l30 = *base
-                                                .add(::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len31 = l30;
-                                            let bytes31 = _rt::Vec::from_raw_parts(
-                                                l29.cast(),
-                                                len31,
-                                                len31,
-                                            );
-                                            let l32 = *base
-                                                .add(2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
+                                            let l32 = *base.add(0).cast::<*mut u8>();
                                             let l33 = *base
-                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .add(::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
                                             let len34 = l33;
                                             let bytes34 = _rt::Vec::from_raw_parts(
@@ -1092,637 +1071,1139 @@ pub mod exports {
                                                 len34,
                                                 len34,
                                             );
-                                            (_rt::string_lift(bytes31), _rt::string_lift(bytes34))
+                                            _rt::string_lift(bytes34)
                                         };
                                         result35.push(e35);
                                     }
                                     _rt::cabi_dealloc(
                                         base35,
-                                        len35 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        len35 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l36 = *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l37 = *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base41 = l36;
+                                    let len41 = l37;
+                                    let mut result41 = _rt::Vec::with_capacity(len41);
+                                    for i in 0..len41 {
+                                        let base = base41
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e41 = {
+                                            let l38 = *base.add(0).cast::<*mut u8>();
+                                            let l39 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len40 = l39;
+                                            let bytes40 = _rt::Vec::from_raw_parts(
+                                                l38.cast(),
+                                                len40,
+                                                len40,
+                                            );
+                                            _rt::string_lift(bytes40)
+                                        };
+                                        result41.push(e41);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base41,
+                                        len41 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l42 = *base
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l43 = *base
+                                        .add(9 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base50 = l42;
+                                    let len50 = l43;
+                                    let mut result50 = _rt::Vec::with_capacity(len50);
+                                    for i in 0..len50 {
+                                        let base = base50
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let e50 = {
+                                            let l44 = *base.add(0).cast::<*mut u8>();
+                                            let l45 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len46 = l45;
+                                            let bytes46 = _rt::Vec::from_raw_parts(
+                                                l44.cast(),
+                                                len46,
+                                                len46,
+                                            );
+                                            let l47 = *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l48 = *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len49 = l48;
+                                            let bytes49 = _rt::Vec::from_raw_parts(
+                                                l47.cast(),
+                                                len49,
+                                                len49,
+                                            );
+                                            (_rt::string_lift(bytes46), _rt::string_lift(bytes49))
+                                        };
+                                        result50.push(e50);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base50,
+                                        len50 * (4 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     );
                                     Entry {
-                                        id: _rt::string_lift(bytes17),
-                                        text: _rt::string_lift(bytes20),
-                                        tags: result26,
-                                        extra: result35,
+                                        id: _rt::string_lift(bytes26),
+                                        text: _rt::string_lift(bytes29),
+                                        tags: result35,
+                                        needs: result41,
+                                        extra: result50,
                                     }
                                 };
-                                result36.push(e36);
+                                result51.push(e51);
                             }
                             _rt::cabi_dealloc(
-                                base36,
-                                len36 * (8 * ::core::mem::size_of::<*const u8>()),
+                                base51,
+                                len51 * (10 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base43 = arg9;
-                            let len43 = arg10;
-                            let mut result43 = _rt::Vec::with_capacity(len43);
-                            for i in 0..len43 {
-                                let base = base43
+                            let l52 = *arg0
+                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l53 = *arg0
+                                .add(8 + 9 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base60 = l52;
+                            let len60 = l53;
+                            let mut result60 = _rt::Vec::with_capacity(len60);
+                            for i in 0..len60 {
+                                let base = base60
                                     .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e43 = {
-                                    let l37 = *base.add(0).cast::<*mut u8>();
-                                    let l38 = *base
+                                let e60 = {
+                                    let l54 = *base.add(0).cast::<*mut u8>();
+                                    let l55 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len39 = l38;
-                                    let bytes39 = _rt::Vec::from_raw_parts(
-                                        l37.cast(),
-                                        len39,
-                                        len39,
+                                    let len56 = l55;
+                                    let bytes56 = _rt::Vec::from_raw_parts(
+                                        l54.cast(),
+                                        len56,
+                                        len56,
                                     );
-                                    let l40 = *base
+                                    let l57 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l41 = *base
+                                    let l58 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len42 = l41;
-                                    let bytes42 = _rt::Vec::from_raw_parts(
-                                        l40.cast(),
-                                        len42,
-                                        len42,
+                                    let len59 = l58;
+                                    let bytes59 = _rt::Vec::from_raw_parts(
+                                        l57.cast(),
+                                        len59,
+                                        len59,
                                     );
-                                    (_rt::string_lift(bytes39), _rt::string_lift(bytes42))
+                                    (_rt::string_lift(bytes56), _rt::string_lift(bytes59))
                                 };
-                                result43.push(e43);
+                                result60.push(e60);
                             }
                             _rt::cabi_dealloc(
-                                base43,
-                                len43 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base60,
+                                len60 * (4 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
-                            let base50 = arg11;
-                            let len50 = arg12;
-                            let mut result50 = _rt::Vec::with_capacity(len50);
-                            for i in 0..len50 {
-                                let base = base50
-                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                let e50 = {
-                                    let l44 = *base.add(0).cast::<*mut u8>();
-                                    let l45 = *base
+                            let l61 = *arg0
+                                .add(8 + 10 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
+                            let l62 = *arg0
+                                .add(8 + 11 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l63 = *arg0
+                                .add(8 + 12 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base91 = l62;
+                            let len91 = l63;
+                            let mut result91 = _rt::Vec::with_capacity(len91);
+                            for i in 0..len91 {
+                                let base = base91
+                                    .add(i * (10 * ::core::mem::size_of::<*const u8>()));
+                                let e91 = {
+                                    let l64 = *base.add(0).cast::<*mut u8>();
+                                    let l65 = *base
                                         .add(::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len46 = l45;
-                                    let bytes46 = _rt::Vec::from_raw_parts(
-                                        l44.cast(),
-                                        len46,
-                                        len46,
+                                    let len66 = l65;
+                                    let bytes66 = _rt::Vec::from_raw_parts(
+                                        l64.cast(),
+                                        len66,
+                                        len66,
                                     );
-                                    let l47 = *base
+                                    let l67 = *base
                                         .add(2 * ::core::mem::size_of::<*const u8>())
                                         .cast::<*mut u8>();
-                                    let l48 = *base
+                                    let l68 = *base
                                         .add(3 * ::core::mem::size_of::<*const u8>())
                                         .cast::<usize>();
-                                    let len49 = l48;
-                                    let bytes49 = _rt::Vec::from_raw_parts(
-                                        l47.cast(),
-                                        len49,
-                                        len49,
+                                    let len69 = l68;
+                                    let bytes69 = _rt::Vec::from_raw_parts(
+                                        l67.cast(),
+                                        len69,
+                                        len69,
                                     );
-                                    (_rt::string_lift(bytes46), _rt::string_lift(bytes49))
+                                    let l70 = *base
+                                        .add(4 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l71 = *base
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base75 = l70;
+                                    let len75 = l71;
+                                    let mut result75 = _rt::Vec::with_capacity(len75);
+                                    for i in 0..len75 {
+                                        let base = base75
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e75 = {
+                                            let l72 = *base.add(0).cast::<*mut u8>();
+                                            let l73 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len74 = l73;
+                                            let bytes74 = _rt::Vec::from_raw_parts(
+                                                l72.cast(),
+                                                len74,
+                                                len74,
+                                            );
+                                            _rt::string_lift(bytes74)
+                                        };
+                                        result75.push(e75);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base75,
+                                        len75 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l76 = *base
+                                        .add(6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l77 = *base
+                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base81 = l76;
+                                    let len81 = l77;
+                                    let mut result81 = _rt::Vec::with_capacity(len81);
+                                    for i in 0..len81 {
+                                        let base = base81
+                                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                        let e81 = {
+                                            let l78 = *base.add(0).cast::<*mut u8>();
+                                            let l79 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len80 = l79;
+                                            let bytes80 = _rt::Vec::from_raw_parts(
+                                                l78.cast(),
+                                                len80,
+                                                len80,
+                                            );
+                                            _rt::string_lift(bytes80)
+                                        };
+                                        result81.push(e81);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base81,
+                                        len81 * (2 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    let l82 = *base
+                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l83 = *base
+                                        .add(9 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let base90 = l82;
+                                    let len90 = l83;
+                                    let mut result90 = _rt::Vec::with_capacity(len90);
+                                    for i in 0..len90 {
+                                        let base = base90
+                                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                        let e90 = {
+                                            let l84 = *base.add(0).cast::<*mut u8>();
+                                            let l85 = *base
+                                                .add(::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len86 = l85;
+                                            let bytes86 = _rt::Vec::from_raw_parts(
+                                                l84.cast(),
+                                                len86,
+                                                len86,
+                                            );
+                                            let l87 = *base
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l88 = *base
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len89 = l88;
+                                            let bytes89 = _rt::Vec::from_raw_parts(
+                                                l87.cast(),
+                                                len89,
+                                                len89,
+                                            );
+                                            (_rt::string_lift(bytes86), _rt::string_lift(bytes89))
+                                        };
+                                        result90.push(e90);
+                                    }
+                                    _rt::cabi_dealloc(
+                                        base90,
+                                        len90 * (4 * ::core::mem::size_of::<*const u8>()),
+                                        ::core::mem::size_of::<*const u8>(),
+                                    );
+                                    Entry {
+                                        id: _rt::string_lift(bytes66),
+                                        text: _rt::string_lift(bytes69),
+                                        tags: result75,
+                                        needs: result81,
+                                        extra: result90,
+                                    }
                                 };
-                                result50.push(e50);
+                                result91.push(e91);
                             }
                             _rt::cabi_dealloc(
-                                base50,
-                                len50 * (4 * ::core::mem::size_of::<*const u8>()),
+                                base91,
+                                len91 * (10 * ::core::mem::size_of::<*const u8>()),
                                 ::core::mem::size_of::<*const u8>(),
                             );
+                            let l92 = *arg0
+                                .add(8 + 13 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l93 = *arg0
+                                .add(8 + 14 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let base100 = l92;
+                            let len100 = l93;
+                            let mut result100 = _rt::Vec::with_capacity(len100);
+                            for i in 0..len100 {
+                                let base = base100
+                                    .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                let e100 = {
+                                    let l94 = *base.add(0).cast::<*mut u8>();
+                                    let l95 = *base
+                                        .add(::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len96 = l95;
+                                    let bytes96 = _rt::Vec::from_raw_parts(
+                                        l94.cast(),
+                                        len96,
+                                        len96,
+                                    );
+                                    let l97 = *base
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<*mut u8>();
+                                    let l98 = *base
+                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<usize>();
+                                    let len99 = l98;
+                                    let bytes99 = _rt::Vec::from_raw_parts(
+                                        l97.cast(),
+                                        len99,
+                                        len99,
+                                    );
+                                    (_rt::string_lift(bytes96), _rt::string_lift(bytes99))
+                                };
+                                result100.push(e100);
+                            }
+                            _rt::cabi_dealloc(
+                                base100,
+                                len100 * (4 * ::core::mem::size_of::<*const u8>()),
+                                ::core::mem::size_of::<*const u8>(),
+                            );
+                            let l101 = *arg0
+                                .add(8 + 15 * ::core::mem::size_of::<*const u8>())
+                                .cast::<i32>();
                             T_::reflect(
                                 super::super::super::super::__with_name0::Context {
-                                    seed: arg0 as u64,
-                                    options: result6,
-                                    extra: result13,
+                                    seed: l0 as u64,
+                                    options: result9,
+                                    extra: result18,
                                 },
                                 Playbook {
-                                    version: _rt::string_lift(bytes14),
-                                    entries: result36,
-                                    sections: result43,
-                                    extra: result50,
+                                    version: _rt::string_lift(bytes21),
+                                    entries: result51,
+                                    sections: result60,
+                                    attempt: l61 as u32,
+                                    tried: result91,
+                                    extra: result100,
                                 },
                                 super::super::super::super::__with_name1::Group::from_handle(
-                                    arg13 as u32,
+                                    l101 as u32,
                                 ),
                             )
                         };
-                        let ptr52 = (&raw mut _RET_AREA.0).cast::<u8>();
-                        match result51 {
+                        _rt::cabi_dealloc(
+                            arg0,
+                            8 + 16 * ::core::mem::size_of::<*const u8>(),
+                            8,
+                        );
+                        let ptr103 = (&raw mut _RET_AREA.0).cast::<u8>();
+                        match result102 {
                             Ok(e) => {
-                                *ptr52.add(0).cast::<u8>() = (0i32) as u8;
-                                let vec90 = e;
-                                let len90 = vec90.len();
-                                let layout90 = _rt::alloc::Layout::from_size_align(
-                                        vec90.len() * (15 * ::core::mem::size_of::<*const u8>()),
+                                *ptr103.add(0).cast::<u8>() = (0i32) as u8;
+                                let vec159 = e;
+                                let len159 = vec159.len();
+                                let layout159 = _rt::alloc::Layout::from_size_align(
+                                        vec159.len() * (19 * ::core::mem::size_of::<*const u8>()),
                                         ::core::mem::size_of::<*const u8>(),
                                     )
                                     .unwrap();
-                                let (result90, _cleanup90) = ::wit_bindgen::rt::Cleanup::new(
-                                    layout90,
+                                let (result159, _cleanup159) = ::wit_bindgen::rt::Cleanup::new(
+                                    layout159,
                                 );
-                                if let Some(cleanup) = _cleanup90 {
+                                if let Some(cleanup) = _cleanup159 {
                                     cleanup.forget();
                                 }
-                                for (i, e) in vec90.into_iter().enumerate() {
-                                    let base = result90
-                                        .add(i * (15 * ::core::mem::size_of::<*const u8>()));
+                                for (i, e) in vec159.into_iter().enumerate() {
+                                    let base = result159
+                                        .add(i * (19 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let Proposal {
-                                            change: change53,
-                                            evidence: evidence53,
-                                            expected_effect: expected_effect53,
-                                            extra: extra53,
+                                            change: change104,
+                                            evidence: evidence104,
+                                            expected_effect: expected_effect104,
+                                            extra: extra104,
                                         } = e;
-                                        match change53 {
+                                        match change104 {
                                             Change::Add(e) => {
                                                 *base.add(0).cast::<u8>() = (0i32) as u8;
                                                 let Entry {
-                                                    id: id54,
-                                                    text: text54,
-                                                    tags: tags54,
-                                                    extra: extra54,
+                                                    id: id105,
+                                                    text: text105,
+                                                    tags: tags105,
+                                                    needs: needs105,
+                                                    extra: extra105,
                                                 } = e;
-                                                let vec55 = (id54.into_bytes()).into_boxed_slice();
-                                                let ptr55 = vec55.as_ptr().cast::<u8>();
-                                                let len55 = vec55.len();
-                                                ::core::mem::forget(vec55);
+                                                let vec106 = (id105.into_bytes()).into_boxed_slice();
+                                                let ptr106 = vec106.as_ptr().cast::<u8>();
+                                                let len106 = vec106.len();
+                                                ::core::mem::forget(vec106);
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len55;
+                                                    .cast::<usize>() = len106;
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr55.cast_mut();
-                                                let vec56 = (text54.into_bytes()).into_boxed_slice();
-                                                let ptr56 = vec56.as_ptr().cast::<u8>();
-                                                let len56 = vec56.len();
-                                                ::core::mem::forget(vec56);
+                                                    .cast::<*mut u8>() = ptr106.cast_mut();
+                                                let vec107 = (text105.into_bytes()).into_boxed_slice();
+                                                let ptr107 = vec107.as_ptr().cast::<u8>();
+                                                let len107 = vec107.len();
+                                                ::core::mem::forget(vec107);
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len56;
+                                                    .cast::<usize>() = len107;
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr56.cast_mut();
-                                                let vec58 = tags54;
-                                                let len58 = vec58.len();
-                                                let layout58 = _rt::alloc::Layout::from_size_align(
-                                                        vec58.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr107.cast_mut();
+                                                let vec109 = tags105;
+                                                let len109 = vec109.len();
+                                                let layout109 = _rt::alloc::Layout::from_size_align(
+                                                        vec109.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result58, _cleanup58) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout58,
+                                                let (result109, _cleanup109) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout109,
                                                 );
-                                                if let Some(cleanup) = _cleanup58 {
+                                                if let Some(cleanup) = _cleanup109 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec58.into_iter().enumerate() {
-                                                    let base = result58
+                                                for (i, e) in vec109.into_iter().enumerate() {
+                                                    let base = result109
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let vec57 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr57 = vec57.as_ptr().cast::<u8>();
-                                                        let len57 = vec57.len();
-                                                        ::core::mem::forget(vec57);
+                                                        let vec108 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr108 = vec108.as_ptr().cast::<u8>();
+                                                        let len108 = vec108.len();
+                                                        ::core::mem::forget(vec108);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len57;
-                                                        *base.add(0).cast::<*mut u8>() = ptr57.cast_mut();
+                                                            .cast::<usize>() = len108;
+                                                        *base.add(0).cast::<*mut u8>() = ptr108.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len58;
+                                                    .cast::<usize>() = len109;
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result58;
-                                                let vec62 = extra54;
-                                                let len62 = vec62.len();
-                                                let layout62 = _rt::alloc::Layout::from_size_align(
-                                                        vec62.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result109;
+                                                let vec111 = needs105;
+                                                let len111 = vec111.len();
+                                                let layout111 = _rt::alloc::Layout::from_size_align(
+                                                        vec111.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result62, _cleanup62) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout62,
+                                                let (result111, _cleanup111) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout111,
                                                 );
-                                                if let Some(cleanup) = _cleanup62 {
+                                                if let Some(cleanup) = _cleanup111 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec62.into_iter().enumerate() {
-                                                    let base = result62
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                for (i, e) in vec111.into_iter().enumerate() {
+                                                    let base = result111
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t59_0, t59_1) = e;
-                                                        let vec60 = (t59_0.into_bytes()).into_boxed_slice();
-                                                        let ptr60 = vec60.as_ptr().cast::<u8>();
-                                                        let len60 = vec60.len();
-                                                        ::core::mem::forget(vec60);
+                                                        let vec110 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr110 = vec110.as_ptr().cast::<u8>();
+                                                        let len110 = vec110.len();
+                                                        ::core::mem::forget(vec110);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len60;
-                                                        *base.add(0).cast::<*mut u8>() = ptr60.cast_mut();
-                                                        let vec61 = (t59_1.into_bytes()).into_boxed_slice();
-                                                        let ptr61 = vec61.as_ptr().cast::<u8>();
-                                                        let len61 = vec61.len();
-                                                        ::core::mem::forget(vec61);
-                                                        *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len61;
-                                                        *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr61.cast_mut();
+                                                            .cast::<usize>() = len110;
+                                                        *base.add(0).cast::<*mut u8>() = ptr110.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len62;
+                                                    .cast::<usize>() = len111;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result62;
+                                                    .cast::<*mut u8>() = result111;
+                                                let vec115 = extra105;
+                                                let len115 = vec115.len();
+                                                let layout115 = _rt::alloc::Layout::from_size_align(
+                                                        vec115.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result115, _cleanup115) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout115,
+                                                );
+                                                if let Some(cleanup) = _cleanup115 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec115.into_iter().enumerate() {
+                                                    let base = result115
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t112_0, t112_1) = e;
+                                                        let vec113 = (t112_0.into_bytes()).into_boxed_slice();
+                                                        let ptr113 = vec113.as_ptr().cast::<u8>();
+                                                        let len113 = vec113.len();
+                                                        ::core::mem::forget(vec113);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len113;
+                                                        *base.add(0).cast::<*mut u8>() = ptr113.cast_mut();
+                                                        let vec114 = (t112_1.into_bytes()).into_boxed_slice();
+                                                        let ptr114 = vec114.as_ptr().cast::<u8>();
+                                                        let len114 = vec114.len();
+                                                        ::core::mem::forget(vec114);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len114;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr114.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len115;
+                                                *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result115;
                                             }
                                             Change::Update(e) => {
                                                 *base.add(0).cast::<u8>() = (1i32) as u8;
                                                 let Entry {
-                                                    id: id63,
-                                                    text: text63,
-                                                    tags: tags63,
-                                                    extra: extra63,
+                                                    id: id116,
+                                                    text: text116,
+                                                    tags: tags116,
+                                                    needs: needs116,
+                                                    extra: extra116,
                                                 } = e;
-                                                let vec64 = (id63.into_bytes()).into_boxed_slice();
-                                                let ptr64 = vec64.as_ptr().cast::<u8>();
-                                                let len64 = vec64.len();
-                                                ::core::mem::forget(vec64);
+                                                let vec117 = (id116.into_bytes()).into_boxed_slice();
+                                                let ptr117 = vec117.as_ptr().cast::<u8>();
+                                                let len117 = vec117.len();
+                                                ::core::mem::forget(vec117);
                                                 *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len64;
+                                                    .cast::<usize>() = len117;
                                                 *base
                                                     .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr64.cast_mut();
-                                                let vec65 = (text63.into_bytes()).into_boxed_slice();
-                                                let ptr65 = vec65.as_ptr().cast::<u8>();
-                                                let len65 = vec65.len();
-                                                ::core::mem::forget(vec65);
+                                                    .cast::<*mut u8>() = ptr117.cast_mut();
+                                                let vec118 = (text116.into_bytes()).into_boxed_slice();
+                                                let ptr118 = vec118.as_ptr().cast::<u8>();
+                                                let len118 = vec118.len();
+                                                ::core::mem::forget(vec118);
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len65;
+                                                    .cast::<usize>() = len118;
                                                 *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr65.cast_mut();
-                                                let vec67 = tags63;
-                                                let len67 = vec67.len();
-                                                let layout67 = _rt::alloc::Layout::from_size_align(
-                                                        vec67.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = ptr118.cast_mut();
+                                                let vec120 = tags116;
+                                                let len120 = vec120.len();
+                                                let layout120 = _rt::alloc::Layout::from_size_align(
+                                                        vec120.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result67, _cleanup67) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout67,
+                                                let (result120, _cleanup120) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout120,
                                                 );
-                                                if let Some(cleanup) = _cleanup67 {
+                                                if let Some(cleanup) = _cleanup120 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec67.into_iter().enumerate() {
-                                                    let base = result67
+                                                for (i, e) in vec120.into_iter().enumerate() {
+                                                    let base = result120
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let vec66 = (e.into_bytes()).into_boxed_slice();
-                                                        let ptr66 = vec66.as_ptr().cast::<u8>();
-                                                        let len66 = vec66.len();
-                                                        ::core::mem::forget(vec66);
+                                                        let vec119 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr119 = vec119.as_ptr().cast::<u8>();
+                                                        let len119 = vec119.len();
+                                                        ::core::mem::forget(vec119);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len66;
-                                                        *base.add(0).cast::<*mut u8>() = ptr66.cast_mut();
+                                                            .cast::<usize>() = len119;
+                                                        *base.add(0).cast::<*mut u8>() = ptr119.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len67;
+                                                    .cast::<usize>() = len120;
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result67;
-                                                let vec71 = extra63;
-                                                let len71 = vec71.len();
-                                                let layout71 = _rt::alloc::Layout::from_size_align(
-                                                        vec71.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result120;
+                                                let vec122 = needs116;
+                                                let len122 = vec122.len();
+                                                let layout122 = _rt::alloc::Layout::from_size_align(
+                                                        vec122.len() * (2 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result71, _cleanup71) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout71,
+                                                let (result122, _cleanup122) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout122,
                                                 );
-                                                if let Some(cleanup) = _cleanup71 {
+                                                if let Some(cleanup) = _cleanup122 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec71.into_iter().enumerate() {
-                                                    let base = result71
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                for (i, e) in vec122.into_iter().enumerate() {
+                                                    let base = result122
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t68_0, t68_1) = e;
-                                                        let vec69 = (t68_0.into_bytes()).into_boxed_slice();
-                                                        let ptr69 = vec69.as_ptr().cast::<u8>();
-                                                        let len69 = vec69.len();
-                                                        ::core::mem::forget(vec69);
+                                                        let vec121 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr121 = vec121.as_ptr().cast::<u8>();
+                                                        let len121 = vec121.len();
+                                                        ::core::mem::forget(vec121);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len69;
-                                                        *base.add(0).cast::<*mut u8>() = ptr69.cast_mut();
-                                                        let vec70 = (t68_1.into_bytes()).into_boxed_slice();
-                                                        let ptr70 = vec70.as_ptr().cast::<u8>();
-                                                        let len70 = vec70.len();
-                                                        ::core::mem::forget(vec70);
-                                                        *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len70;
-                                                        *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr70.cast_mut();
+                                                            .cast::<usize>() = len121;
+                                                        *base.add(0).cast::<*mut u8>() = ptr121.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len71;
+                                                    .cast::<usize>() = len122;
                                                 *base
                                                     .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result71;
-                                            }
-                                            Change::Retire(e) => {
-                                                *base.add(0).cast::<u8>() = (2i32) as u8;
-                                                let vec72 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr72 = vec72.as_ptr().cast::<u8>();
-                                                let len72 = vec72.len();
-                                                ::core::mem::forget(vec72);
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len72;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr72.cast_mut();
-                                            }
-                                            Change::RewriteSection(e) => {
-                                                *base.add(0).cast::<u8>() = (3i32) as u8;
-                                                let (t73_0, t73_1) = e;
-                                                let vec74 = (t73_0.into_bytes()).into_boxed_slice();
-                                                let ptr74 = vec74.as_ptr().cast::<u8>();
-                                                let len74 = vec74.len();
-                                                ::core::mem::forget(vec74);
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len74;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr74.cast_mut();
-                                                let vec75 = (t73_1.into_bytes()).into_boxed_slice();
-                                                let ptr75 = vec75.as_ptr().cast::<u8>();
-                                                let len75 = vec75.len();
-                                                ::core::mem::forget(vec75);
-                                                *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len75;
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr75.cast_mut();
-                                            }
-                                            Change::Other(e) => {
-                                                *base.add(0).cast::<u8>() = (4i32) as u8;
-                                                let vec76 = (e.into_bytes()).into_boxed_slice();
-                                                let ptr76 = vec76.as_ptr().cast::<u8>();
-                                                let len76 = vec76.len();
-                                                ::core::mem::forget(vec76);
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len76;
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr76.cast_mut();
-                                            }
-                                        }
-                                        let vec84 = evidence53;
-                                        let len84 = vec84.len();
-                                        let layout84 = _rt::alloc::Layout::from_size_align(
-                                                vec84.len() * (6 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result84, _cleanup84) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout84,
-                                        );
-                                        if let Some(cleanup) = _cleanup84 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec84.into_iter().enumerate() {
-                                            let base = result84
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let Evidence {
-                                                    episode: episode77,
-                                                    turns: turns77,
-                                                    extra: extra77,
-                                                } = e;
-                                                let vec78 = (episode77.into_bytes()).into_boxed_slice();
-                                                let ptr78 = vec78.as_ptr().cast::<u8>();
-                                                let len78 = vec78.len();
-                                                ::core::mem::forget(vec78);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len78;
-                                                *base.add(0).cast::<*mut u8>() = ptr78.cast_mut();
-                                                let vec79 = <_ as Into<_rt::Vec<_>>>::into(turns77)
-                                                    .into_boxed_slice();
-                                                let ptr79 = vec79.as_ptr().cast::<u8>();
-                                                let len79 = vec79.len();
-                                                ::core::mem::forget(vec79);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len79;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr79.cast_mut();
-                                                let vec83 = extra77;
-                                                let len83 = vec83.len();
-                                                let layout83 = _rt::alloc::Layout::from_size_align(
-                                                        vec83.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    .cast::<*mut u8>() = result122;
+                                                let vec126 = extra116;
+                                                let len126 = vec126.len();
+                                                let layout126 = _rt::alloc::Layout::from_size_align(
+                                                        vec126.len() * (4 * ::core::mem::size_of::<*const u8>()),
                                                         ::core::mem::size_of::<*const u8>(),
                                                     )
                                                     .unwrap();
-                                                let (result83, _cleanup83) = ::wit_bindgen::rt::Cleanup::new(
-                                                    layout83,
+                                                let (result126, _cleanup126) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout126,
                                                 );
-                                                if let Some(cleanup) = _cleanup83 {
+                                                if let Some(cleanup) = _cleanup126 {
                                                     cleanup.forget();
                                                 }
-                                                for (i, e) in vec83.into_iter().enumerate() {
-                                                    let base = result83
+                                                for (i, e) in vec126.into_iter().enumerate() {
+                                                    let base = result126
                                                         .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let (t80_0, t80_1) = e;
-                                                        let vec81 = (t80_0.into_bytes()).into_boxed_slice();
-                                                        let ptr81 = vec81.as_ptr().cast::<u8>();
-                                                        let len81 = vec81.len();
-                                                        ::core::mem::forget(vec81);
+                                                        let (t123_0, t123_1) = e;
+                                                        let vec124 = (t123_0.into_bytes()).into_boxed_slice();
+                                                        let ptr124 = vec124.as_ptr().cast::<u8>();
+                                                        let len124 = vec124.len();
+                                                        ::core::mem::forget(vec124);
                                                         *base
                                                             .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len81;
-                                                        *base.add(0).cast::<*mut u8>() = ptr81.cast_mut();
-                                                        let vec82 = (t80_1.into_bytes()).into_boxed_slice();
-                                                        let ptr82 = vec82.as_ptr().cast::<u8>();
-                                                        let len82 = vec82.len();
-                                                        ::core::mem::forget(vec82);
+                                                            .cast::<usize>() = len124;
+                                                        *base.add(0).cast::<*mut u8>() = ptr124.cast_mut();
+                                                        let vec125 = (t123_1.into_bytes()).into_boxed_slice();
+                                                        let ptr125 = vec125.as_ptr().cast::<u8>();
+                                                        let len125 = vec125.len();
+                                                        ::core::mem::forget(vec125);
                                                         *base
                                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>() = len82;
+                                                            .cast::<usize>() = len125;
                                                         *base
                                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>() = ptr82.cast_mut();
+                                                            .cast::<*mut u8>() = ptr125.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len126;
+                                                *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result126;
+                                            }
+                                            Change::Retire(e) => {
+                                                *base.add(0).cast::<u8>() = (2i32) as u8;
+                                                let vec127 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr127 = vec127.as_ptr().cast::<u8>();
+                                                let len127 = vec127.len();
+                                                ::core::mem::forget(vec127);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len127;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr127.cast_mut();
+                                            }
+                                            Change::Merge(e) => {
+                                                *base.add(0).cast::<u8>() = (3i32) as u8;
+                                                let (t128_0, t128_1) = e;
+                                                let vec130 = t128_0;
+                                                let len130 = vec130.len();
+                                                let layout130 = _rt::alloc::Layout::from_size_align(
+                                                        vec130.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result130, _cleanup130) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout130,
+                                                );
+                                                if let Some(cleanup) = _cleanup130 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec130.into_iter().enumerate() {
+                                                    let base = result130
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let vec129 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr129 = vec129.as_ptr().cast::<u8>();
+                                                        let len129 = vec129.len();
+                                                        ::core::mem::forget(vec129);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len129;
+                                                        *base.add(0).cast::<*mut u8>() = ptr129.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len130;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result130;
+                                                let Entry {
+                                                    id: id131,
+                                                    text: text131,
+                                                    tags: tags131,
+                                                    needs: needs131,
+                                                    extra: extra131,
+                                                } = t128_1;
+                                                let vec132 = (id131.into_bytes()).into_boxed_slice();
+                                                let ptr132 = vec132.as_ptr().cast::<u8>();
+                                                let len132 = vec132.len();
+                                                ::core::mem::forget(vec132);
+                                                *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len132;
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr132.cast_mut();
+                                                let vec133 = (text131.into_bytes()).into_boxed_slice();
+                                                let ptr133 = vec133.as_ptr().cast::<u8>();
+                                                let len133 = vec133.len();
+                                                ::core::mem::forget(vec133);
+                                                *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len133;
+                                                *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr133.cast_mut();
+                                                let vec135 = tags131;
+                                                let len135 = vec135.len();
+                                                let layout135 = _rt::alloc::Layout::from_size_align(
+                                                        vec135.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result135, _cleanup135) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout135,
+                                                );
+                                                if let Some(cleanup) = _cleanup135 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec135.into_iter().enumerate() {
+                                                    let base = result135
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let vec134 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr134 = vec134.as_ptr().cast::<u8>();
+                                                        let len134 = vec134.len();
+                                                        ::core::mem::forget(vec134);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len134;
+                                                        *base.add(0).cast::<*mut u8>() = ptr134.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len135;
+                                                *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result135;
+                                                let vec137 = needs131;
+                                                let len137 = vec137.len();
+                                                let layout137 = _rt::alloc::Layout::from_size_align(
+                                                        vec137.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result137, _cleanup137) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout137,
+                                                );
+                                                if let Some(cleanup) = _cleanup137 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec137.into_iter().enumerate() {
+                                                    let base = result137
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let vec136 = (e.into_bytes()).into_boxed_slice();
+                                                        let ptr136 = vec136.as_ptr().cast::<u8>();
+                                                        let len136 = vec136.len();
+                                                        ::core::mem::forget(vec136);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len136;
+                                                        *base.add(0).cast::<*mut u8>() = ptr136.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len137;
+                                                *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result137;
+                                                let vec141 = extra131;
+                                                let len141 = vec141.len();
+                                                let layout141 = _rt::alloc::Layout::from_size_align(
+                                                        vec141.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result141, _cleanup141) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout141,
+                                                );
+                                                if let Some(cleanup) = _cleanup141 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec141.into_iter().enumerate() {
+                                                    let base = result141
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t138_0, t138_1) = e;
+                                                        let vec139 = (t138_0.into_bytes()).into_boxed_slice();
+                                                        let ptr139 = vec139.as_ptr().cast::<u8>();
+                                                        let len139 = vec139.len();
+                                                        ::core::mem::forget(vec139);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len139;
+                                                        *base.add(0).cast::<*mut u8>() = ptr139.cast_mut();
+                                                        let vec140 = (t138_1.into_bytes()).into_boxed_slice();
+                                                        let ptr140 = vec140.as_ptr().cast::<u8>();
+                                                        let len140 = vec140.len();
+                                                        ::core::mem::forget(vec140);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len140;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr140.cast_mut();
+                                                    }
+                                                }
+                                                *base
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len141;
+                                                *base
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = result141;
+                                            }
+                                            Change::RewriteSection(e) => {
+                                                *base.add(0).cast::<u8>() = (4i32) as u8;
+                                                let (t142_0, t142_1) = e;
+                                                let vec143 = (t142_0.into_bytes()).into_boxed_slice();
+                                                let ptr143 = vec143.as_ptr().cast::<u8>();
+                                                let len143 = vec143.len();
+                                                ::core::mem::forget(vec143);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len143;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr143.cast_mut();
+                                                let vec144 = (t142_1.into_bytes()).into_boxed_slice();
+                                                let ptr144 = vec144.as_ptr().cast::<u8>();
+                                                let len144 = vec144.len();
+                                                ::core::mem::forget(vec144);
+                                                *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len144;
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr144.cast_mut();
+                                            }
+                                            Change::Other(e) => {
+                                                *base.add(0).cast::<u8>() = (5i32) as u8;
+                                                let vec145 = (e.into_bytes()).into_boxed_slice();
+                                                let ptr145 = vec145.as_ptr().cast::<u8>();
+                                                let len145 = vec145.len();
+                                                ::core::mem::forget(vec145);
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len145;
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr145.cast_mut();
+                                            }
+                                        }
+                                        let vec153 = evidence104;
+                                        let len153 = vec153.len();
+                                        let layout153 = _rt::alloc::Layout::from_size_align(
+                                                vec153.len() * (6 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result153, _cleanup153) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout153,
+                                        );
+                                        if let Some(cleanup) = _cleanup153 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec153.into_iter().enumerate() {
+                                            let base = result153
+                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let Evidence {
+                                                    episode: episode146,
+                                                    turns: turns146,
+                                                    extra: extra146,
+                                                } = e;
+                                                let vec147 = (episode146.into_bytes()).into_boxed_slice();
+                                                let ptr147 = vec147.as_ptr().cast::<u8>();
+                                                let len147 = vec147.len();
+                                                ::core::mem::forget(vec147);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len147;
+                                                *base.add(0).cast::<*mut u8>() = ptr147.cast_mut();
+                                                let vec148 = <_ as Into<_rt::Vec<_>>>::into(turns146)
+                                                    .into_boxed_slice();
+                                                let ptr148 = vec148.as_ptr().cast::<u8>();
+                                                let len148 = vec148.len();
+                                                ::core::mem::forget(vec148);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len148;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr148.cast_mut();
+                                                let vec152 = extra146;
+                                                let len152 = vec152.len();
+                                                let layout152 = _rt::alloc::Layout::from_size_align(
+                                                        vec152.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                        ::core::mem::size_of::<*const u8>(),
+                                                    )
+                                                    .unwrap();
+                                                let (result152, _cleanup152) = ::wit_bindgen::rt::Cleanup::new(
+                                                    layout152,
+                                                );
+                                                if let Some(cleanup) = _cleanup152 {
+                                                    cleanup.forget();
+                                                }
+                                                for (i, e) in vec152.into_iter().enumerate() {
+                                                    let base = result152
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let (t149_0, t149_1) = e;
+                                                        let vec150 = (t149_0.into_bytes()).into_boxed_slice();
+                                                        let ptr150 = vec150.as_ptr().cast::<u8>();
+                                                        let len150 = vec150.len();
+                                                        ::core::mem::forget(vec150);
+                                                        *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len150;
+                                                        *base.add(0).cast::<*mut u8>() = ptr150.cast_mut();
+                                                        let vec151 = (t149_1.into_bytes()).into_boxed_slice();
+                                                        let ptr151 = vec151.as_ptr().cast::<u8>();
+                                                        let len151 = vec151.len();
+                                                        ::core::mem::forget(vec151);
+                                                        *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>() = len151;
+                                                        *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>() = ptr151.cast_mut();
                                                     }
                                                 }
                                                 *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len83;
+                                                    .cast::<usize>() = len152;
                                                 *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = result83;
-                                            }
-                                        }
-                                        *base
-                                            .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len84;
-                                        *base
-                                            .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result84;
-                                        let vec85 = (expected_effect53.into_bytes())
-                                            .into_boxed_slice();
-                                        let ptr85 = vec85.as_ptr().cast::<u8>();
-                                        let len85 = vec85.len();
-                                        ::core::mem::forget(vec85);
-                                        *base
-                                            .add(12 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len85;
-                                        *base
-                                            .add(11 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr85.cast_mut();
-                                        let vec89 = extra53;
-                                        let len89 = vec89.len();
-                                        let layout89 = _rt::alloc::Layout::from_size_align(
-                                                vec89.len() * (4 * ::core::mem::size_of::<*const u8>()),
-                                                ::core::mem::size_of::<*const u8>(),
-                                            )
-                                            .unwrap();
-                                        let (result89, _cleanup89) = ::wit_bindgen::rt::Cleanup::new(
-                                            layout89,
-                                        );
-                                        if let Some(cleanup) = _cleanup89 {
-                                            cleanup.forget();
-                                        }
-                                        for (i, e) in vec89.into_iter().enumerate() {
-                                            let base = result89
-                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let (t86_0, t86_1) = e;
-                                                let vec87 = (t86_0.into_bytes()).into_boxed_slice();
-                                                let ptr87 = vec87.as_ptr().cast::<u8>();
-                                                let len87 = vec87.len();
-                                                ::core::mem::forget(vec87);
-                                                *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len87;
-                                                *base.add(0).cast::<*mut u8>() = ptr87.cast_mut();
-                                                let vec88 = (t86_1.into_bytes()).into_boxed_slice();
-                                                let ptr88 = vec88.as_ptr().cast::<u8>();
-                                                let len88 = vec88.len();
-                                                ::core::mem::forget(vec88);
-                                                *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>() = len88;
-                                                *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>() = ptr88.cast_mut();
+                                                    .cast::<*mut u8>() = result152;
                                             }
                                         }
                                         *base
                                             .add(14 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len89;
+                                            .cast::<usize>() = len153;
                                         *base
                                             .add(13 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = result89;
+                                            .cast::<*mut u8>() = result153;
+                                        let vec154 = (expected_effect104.into_bytes())
+                                            .into_boxed_slice();
+                                        let ptr154 = vec154.as_ptr().cast::<u8>();
+                                        let len154 = vec154.len();
+                                        ::core::mem::forget(vec154);
+                                        *base
+                                            .add(16 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len154;
+                                        *base
+                                            .add(15 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = ptr154.cast_mut();
+                                        let vec158 = extra104;
+                                        let len158 = vec158.len();
+                                        let layout158 = _rt::alloc::Layout::from_size_align(
+                                                vec158.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                                                ::core::mem::size_of::<*const u8>(),
+                                            )
+                                            .unwrap();
+                                        let (result158, _cleanup158) = ::wit_bindgen::rt::Cleanup::new(
+                                            layout158,
+                                        );
+                                        if let Some(cleanup) = _cleanup158 {
+                                            cleanup.forget();
+                                        }
+                                        for (i, e) in vec158.into_iter().enumerate() {
+                                            let base = result158
+                                                .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let (t155_0, t155_1) = e;
+                                                let vec156 = (t155_0.into_bytes()).into_boxed_slice();
+                                                let ptr156 = vec156.as_ptr().cast::<u8>();
+                                                let len156 = vec156.len();
+                                                ::core::mem::forget(vec156);
+                                                *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len156;
+                                                *base.add(0).cast::<*mut u8>() = ptr156.cast_mut();
+                                                let vec157 = (t155_1.into_bytes()).into_boxed_slice();
+                                                let ptr157 = vec157.as_ptr().cast::<u8>();
+                                                let len157 = vec157.len();
+                                                ::core::mem::forget(vec157);
+                                                *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>() = len157;
+                                                *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>() = ptr157.cast_mut();
+                                            }
+                                        }
+                                        *base
+                                            .add(18 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>() = len158;
+                                        *base
+                                            .add(17 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>() = result158;
                                     }
                                 }
-                                *ptr52
+                                *ptr103
                                     .add(2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>() = len90;
-                                *ptr52
+                                    .cast::<usize>() = len159;
+                                *ptr103
                                     .add(::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>() = result90;
+                                    .cast::<*mut u8>() = result159;
                             }
                             Err(e) => {
-                                *ptr52.add(0).cast::<u8>() = (1i32) as u8;
+                                *ptr103.add(0).cast::<u8>() = (1i32) as u8;
                                 match e {
                                     ReflectError::InvalidInput(e) => {
-                                        *ptr52
+                                        *ptr103
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (0i32) as u8;
-                                        let vec91 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr91 = vec91.as_ptr().cast::<u8>();
-                                        let len91 = vec91.len();
-                                        ::core::mem::forget(vec91);
-                                        *ptr52
+                                        let vec160 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr160 = vec160.as_ptr().cast::<u8>();
+                                        let len160 = vec160.len();
+                                        ::core::mem::forget(vec160);
+                                        *ptr103
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len91;
-                                        *ptr52
+                                            .cast::<usize>() = len160;
+                                        *ptr103
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr91.cast_mut();
+                                            .cast::<*mut u8>() = ptr160.cast_mut();
                                     }
                                     ReflectError::Model(e) => {
-                                        *ptr52
+                                        *ptr103
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (1i32) as u8;
-                                        let vec92 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr92 = vec92.as_ptr().cast::<u8>();
-                                        let len92 = vec92.len();
-                                        ::core::mem::forget(vec92);
-                                        *ptr52
+                                        let vec161 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr161 = vec161.as_ptr().cast::<u8>();
+                                        let len161 = vec161.len();
+                                        ::core::mem::forget(vec161);
+                                        *ptr103
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len92;
-                                        *ptr52
+                                            .cast::<usize>() = len161;
+                                        *ptr103
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr92.cast_mut();
+                                            .cast::<*mut u8>() = ptr161.cast_mut();
                                     }
                                     ReflectError::InvalidOption(e) => {
-                                        *ptr52
+                                        *ptr103
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (2i32) as u8;
-                                        let vec93 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr93 = vec93.as_ptr().cast::<u8>();
-                                        let len93 = vec93.len();
-                                        ::core::mem::forget(vec93);
-                                        *ptr52
+                                        let vec162 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr162 = vec162.as_ptr().cast::<u8>();
+                                        let len162 = vec162.len();
+                                        ::core::mem::forget(vec162);
+                                        *ptr103
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len93;
-                                        *ptr52
+                                            .cast::<usize>() = len162;
+                                        *ptr103
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr93.cast_mut();
+                                            .cast::<*mut u8>() = ptr162.cast_mut();
                                     }
                                     ReflectError::Other(e) => {
-                                        *ptr52
+                                        *ptr103
                                             .add(::core::mem::size_of::<*const u8>())
                                             .cast::<u8>() = (3i32) as u8;
-                                        let vec94 = (e.into_bytes()).into_boxed_slice();
-                                        let ptr94 = vec94.as_ptr().cast::<u8>();
-                                        let len94 = vec94.len();
-                                        ::core::mem::forget(vec94);
-                                        *ptr52
+                                        let vec163 = (e.into_bytes()).into_boxed_slice();
+                                        let ptr163 = vec163.as_ptr().cast::<u8>();
+                                        let len163 = vec163.len();
+                                        ::core::mem::forget(vec163);
+                                        *ptr103
                                             .add(3 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>() = len94;
-                                        *ptr52
+                                            .cast::<usize>() = len163;
+                                        *ptr103
                                             .add(2 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>() = ptr94.cast_mut();
+                                            .cast::<*mut u8>() = ptr163.cast_mut();
                                     }
                                 }
                             }
                         };
-                        ptr52
+                        ptr103
                     }
                 }
                 #[doc(hidden)]
@@ -1738,11 +2219,11 @@ pub mod exports {
                                 let l2 = *arg0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base68 = l1;
-                                let len68 = l2;
-                                for i in 0..len68 {
-                                    let base = base68
-                                        .add(i * (15 * ::core::mem::size_of::<*const u8>()));
+                                let base104 = l1;
+                                let len104 = l2;
+                                for i in 0..len104 {
+                                    let base = base104
+                                        .add(i * (19 * ::core::mem::size_of::<*const u8>()));
                                     {
                                         let l3 = i32::from(*base.add(0).cast::<u8>());
                                         match l3 {
@@ -1791,288 +2272,455 @@ pub mod exports {
                                                 let l14 = *base
                                                     .add(8 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let base19 = l13;
-                                                let len19 = l14;
-                                                for i in 0..len19 {
-                                                    let base = base19
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                let base17 = l13;
+                                                let len17 = l14;
+                                                for i in 0..len17 {
+                                                    let base = base17
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
                                                         let l15 = *base.add(0).cast::<*mut u8>();
                                                         let l16 = *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l15, l16, 1);
-                                                        let l17 = *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l18 = *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        _rt::cabi_dealloc(l17, l18, 1);
                                                     }
                                                 }
                                                 _rt::cabi_dealloc(
-                                                    base19,
-                                                    len19 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    base17,
+                                                    len17 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l18 = *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l19 = *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base24 = l18;
+                                                let len24 = l19;
+                                                for i in 0..len24 {
+                                                    let base = base24
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l20 = *base.add(0).cast::<*mut u8>();
+                                                        let l21 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l20, l21, 1);
+                                                        let l22 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l23 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l22, l23, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base24,
+                                                    len24 * (4 * ::core::mem::size_of::<*const u8>()),
                                                     ::core::mem::size_of::<*const u8>(),
                                                 );
                                             }
                                             1 => {
-                                                let l20 = *base
+                                                let l25 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l21 = *base
+                                                let l26 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l20, l21, 1);
-                                                let l22 = *base
+                                                _rt::cabi_dealloc(l25, l26, 1);
+                                                let l27 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l23 = *base
+                                                let l28 = *base
                                                     .add(4 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l22, l23, 1);
-                                                let l24 = *base
+                                                _rt::cabi_dealloc(l27, l28, 1);
+                                                let l29 = *base
                                                     .add(5 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l25 = *base
+                                                let l30 = *base
                                                     .add(6 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let base28 = l24;
-                                                let len28 = l25;
-                                                for i in 0..len28 {
-                                                    let base = base28
+                                                let base33 = l29;
+                                                let len33 = l30;
+                                                for i in 0..len33 {
+                                                    let base = base33
                                                         .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                                    {
-                                                        let l26 = *base.add(0).cast::<*mut u8>();
-                                                        let l27 = *base
-                                                            .add(::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        _rt::cabi_dealloc(l26, l27, 1);
-                                                    }
-                                                }
-                                                _rt::cabi_dealloc(
-                                                    base28,
-                                                    len28 * (2 * ::core::mem::size_of::<*const u8>()),
-                                                    ::core::mem::size_of::<*const u8>(),
-                                                );
-                                                let l29 = *base
-                                                    .add(7 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l30 = *base
-                                                    .add(8 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let base35 = l29;
-                                                let len35 = l30;
-                                                for i in 0..len35 {
-                                                    let base = base35
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                                     {
                                                         let l31 = *base.add(0).cast::<*mut u8>();
                                                         let l32 = *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
                                                         _rt::cabi_dealloc(l31, l32, 1);
-                                                        let l33 = *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l34 = *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        _rt::cabi_dealloc(l33, l34, 1);
                                                     }
                                                 }
                                                 _rt::cabi_dealloc(
-                                                    base35,
-                                                    len35 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    base33,
+                                                    len33 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l34 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l35 = *base
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base38 = l34;
+                                                let len38 = l35;
+                                                for i in 0..len38 {
+                                                    let base = base38
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l36 = *base.add(0).cast::<*mut u8>();
+                                                        let l37 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l36, l37, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base38,
+                                                    len38 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l39 = *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l40 = *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base45 = l39;
+                                                let len45 = l40;
+                                                for i in 0..len45 {
+                                                    let base = base45
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l41 = *base.add(0).cast::<*mut u8>();
+                                                        let l42 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l41, l42, 1);
+                                                        let l43 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l44 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l43, l44, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base45,
+                                                    len45 * (4 * ::core::mem::size_of::<*const u8>()),
                                                     ::core::mem::size_of::<*const u8>(),
                                                 );
                                             }
                                             2 => {
-                                                let l36 = *base
+                                                let l46 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l37 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l36, l37, 1);
-                                            }
-                                            3 => {
-                                                let l38 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l39 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l38, l39, 1);
-                                                let l40 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l41 = *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l40, l41, 1);
-                                            }
-                                            _ => {
-                                                let l42 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l43 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                _rt::cabi_dealloc(l42, l43, 1);
-                                            }
-                                        }
-                                        let l44 = *base
-                                            .add(9 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<*mut u8>();
-                                        let l45 = *base
-                                            .add(10 * ::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let base58 = l44;
-                                        let len58 = l45;
-                                        for i in 0..len58 {
-                                            let base = base58
-                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
-                                            {
-                                                let l46 = *base.add(0).cast::<*mut u8>();
                                                 let l47 = *base
-                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
                                                 _rt::cabi_dealloc(l46, l47, 1);
+                                            }
+                                            3 => {
                                                 let l48 = *base
-                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
                                                 let l49 = *base
-                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                let base50 = l48;
-                                                let len50 = l49;
-                                                _rt::cabi_dealloc(base50, len50 * 4, 4);
-                                                let l51 = *base
-                                                    .add(4 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<*mut u8>();
-                                                let l52 = *base
-                                                    .add(5 * ::core::mem::size_of::<*const u8>())
-                                                    .cast::<usize>();
-                                                let base57 = l51;
-                                                let len57 = l52;
-                                                for i in 0..len57 {
-                                                    let base = base57
-                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                let base52 = l48;
+                                                let len52 = l49;
+                                                for i in 0..len52 {
+                                                    let base = base52
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
                                                     {
-                                                        let l53 = *base.add(0).cast::<*mut u8>();
-                                                        let l54 = *base
+                                                        let l50 = *base.add(0).cast::<*mut u8>();
+                                                        let l51 = *base
                                                             .add(::core::mem::size_of::<*const u8>())
                                                             .cast::<usize>();
-                                                        _rt::cabi_dealloc(l53, l54, 1);
-                                                        let l55 = *base
-                                                            .add(2 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<*mut u8>();
-                                                        let l56 = *base
-                                                            .add(3 * ::core::mem::size_of::<*const u8>())
-                                                            .cast::<usize>();
-                                                        _rt::cabi_dealloc(l55, l56, 1);
+                                                        _rt::cabi_dealloc(l50, l51, 1);
                                                     }
                                                 }
                                                 _rt::cabi_dealloc(
-                                                    base57,
-                                                    len57 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    base52,
+                                                    len52 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l53 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l54 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l53, l54, 1);
+                                                let l55 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l56 = *base
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l55, l56, 1);
+                                                let l57 = *base
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l58 = *base
+                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base61 = l57;
+                                                let len61 = l58;
+                                                for i in 0..len61 {
+                                                    let base = base61
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l59 = *base.add(0).cast::<*mut u8>();
+                                                        let l60 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l59, l60, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base61,
+                                                    len61 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l62 = *base
+                                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l63 = *base
+                                                    .add(10 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base66 = l62;
+                                                let len66 = l63;
+                                                for i in 0..len66 {
+                                                    let base = base66
+                                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l64 = *base.add(0).cast::<*mut u8>();
+                                                        let l65 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l64, l65, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base66,
+                                                    len66 * (2 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                                let l67 = *base
+                                                    .add(11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l68 = *base
+                                                    .add(12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base73 = l67;
+                                                let len73 = l68;
+                                                for i in 0..len73 {
+                                                    let base = base73
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l69 = *base.add(0).cast::<*mut u8>();
+                                                        let l70 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l69, l70, 1);
+                                                        let l71 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l72 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l71, l72, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base73,
+                                                    len73 * (4 * ::core::mem::size_of::<*const u8>()),
+                                                    ::core::mem::size_of::<*const u8>(),
+                                                );
+                                            }
+                                            4 => {
+                                                let l74 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l75 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l74, l75, 1);
+                                                let l76 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l77 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l76, l77, 1);
+                                            }
+                                            _ => {
+                                                let l78 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l79 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l78, l79, 1);
+                                            }
+                                        }
+                                        let l80 = *base
+                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l81 = *base
+                                            .add(14 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base94 = l80;
+                                        let len94 = l81;
+                                        for i in 0..len94 {
+                                            let base = base94
+                                                .add(i * (6 * ::core::mem::size_of::<*const u8>()));
+                                            {
+                                                let l82 = *base.add(0).cast::<*mut u8>();
+                                                let l83 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                _rt::cabi_dealloc(l82, l83, 1);
+                                                let l84 = *base
+                                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l85 = *base
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base86 = l84;
+                                                let len86 = l85;
+                                                _rt::cabi_dealloc(base86, len86 * 4, 4);
+                                                let l87 = *base
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l88 = *base
+                                                    .add(5 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let base93 = l87;
+                                                let len93 = l88;
+                                                for i in 0..len93 {
+                                                    let base = base93
+                                                        .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                                                    {
+                                                        let l89 = *base.add(0).cast::<*mut u8>();
+                                                        let l90 = *base
+                                                            .add(::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l89, l90, 1);
+                                                        let l91 = *base
+                                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l92 = *base
+                                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        _rt::cabi_dealloc(l91, l92, 1);
+                                                    }
+                                                }
+                                                _rt::cabi_dealloc(
+                                                    base93,
+                                                    len93 * (4 * ::core::mem::size_of::<*const u8>()),
                                                     ::core::mem::size_of::<*const u8>(),
                                                 );
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base58,
-                                            len58 * (6 * ::core::mem::size_of::<*const u8>()),
+                                            base94,
+                                            len94 * (6 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
-                                        let l59 = *base
-                                            .add(11 * ::core::mem::size_of::<*const u8>())
+                                        let l95 = *base
+                                            .add(15 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l60 = *base
-                                            .add(12 * ::core::mem::size_of::<*const u8>())
+                                        let l96 = *base
+                                            .add(16 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l59, l60, 1);
-                                        let l61 = *base
-                                            .add(13 * ::core::mem::size_of::<*const u8>())
+                                        _rt::cabi_dealloc(l95, l96, 1);
+                                        let l97 = *base
+                                            .add(17 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l62 = *base
-                                            .add(14 * ::core::mem::size_of::<*const u8>())
+                                        let l98 = *base
+                                            .add(18 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        let base67 = l61;
-                                        let len67 = l62;
-                                        for i in 0..len67 {
-                                            let base = base67
+                                        let base103 = l97;
+                                        let len103 = l98;
+                                        for i in 0..len103 {
+                                            let base = base103
                                                 .add(i * (4 * ::core::mem::size_of::<*const u8>()));
                                             {
-                                                let l63 = *base.add(0).cast::<*mut u8>();
-                                                let l64 = *base
+                                                let l99 = *base.add(0).cast::<*mut u8>();
+                                                let l100 = *base
                                                     .add(::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l63, l64, 1);
-                                                let l65 = *base
+                                                _rt::cabi_dealloc(l99, l100, 1);
+                                                let l101 = *base
                                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<*mut u8>();
-                                                let l66 = *base
+                                                let l102 = *base
                                                     .add(3 * ::core::mem::size_of::<*const u8>())
                                                     .cast::<usize>();
-                                                _rt::cabi_dealloc(l65, l66, 1);
+                                                _rt::cabi_dealloc(l101, l102, 1);
                                             }
                                         }
                                         _rt::cabi_dealloc(
-                                            base67,
-                                            len67 * (4 * ::core::mem::size_of::<*const u8>()),
+                                            base103,
+                                            len103 * (4 * ::core::mem::size_of::<*const u8>()),
                                             ::core::mem::size_of::<*const u8>(),
                                         );
                                     }
                                 }
                                 _rt::cabi_dealloc(
-                                    base68,
-                                    len68 * (15 * ::core::mem::size_of::<*const u8>()),
+                                    base104,
+                                    len104 * (19 * ::core::mem::size_of::<*const u8>()),
                                     ::core::mem::size_of::<*const u8>(),
                                 );
                             }
                             _ => {
-                                let l69 = i32::from(
+                                let l105 = i32::from(
                                     *arg0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                match l69 {
+                                match l105 {
                                     0 => {
-                                        let l70 = *arg0
+                                        let l106 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l71 = *arg0
+                                        let l107 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l70, l71, 1);
+                                        _rt::cabi_dealloc(l106, l107, 1);
                                     }
                                     1 => {
-                                        let l72 = *arg0
+                                        let l108 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l73 = *arg0
+                                        let l109 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l72, l73, 1);
+                                        _rt::cabi_dealloc(l108, l109, 1);
                                     }
                                     2 => {
-                                        let l74 = *arg0
+                                        let l110 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l75 = *arg0
+                                        let l111 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l74, l75, 1);
+                                        _rt::cabi_dealloc(l110, l111, 1);
                                     }
                                     _ => {
-                                        let l76 = *arg0
+                                        let l112 = *arg0
                                             .add(2 * ::core::mem::size_of::<*const u8>())
                                             .cast::<*mut u8>();
-                                        let l77 = *arg0
+                                        let l113 = *arg0
                                             .add(3 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
-                                        _rt::cabi_dealloc(l76, l77, 1);
+                                        _rt::cabi_dealloc(l112, l113, 1);
                                     }
                                 }
                             }
@@ -2118,13 +2766,9 @@ pub mod exports {
                         $($path_to_types)*:: __post_return_check::<$ty > (arg0) } }
                         #[unsafe (export_name =
                         "clawhost:reflector/reflector@0.1.0#reflect")] unsafe extern "C"
-                        fn export_reflect(arg0 : i64, arg1 : * mut u8, arg2 : usize, arg3
-                        : * mut u8, arg4 : usize, arg5 : * mut u8, arg6 : usize, arg7 : *
-                        mut u8, arg8 : usize, arg9 : * mut u8, arg10 : usize, arg11 : *
-                        mut u8, arg12 : usize, arg13 : i32,) -> * mut u8 { unsafe {
-                        $($path_to_types)*:: _export_reflect_cabi::<$ty > (arg0, arg1,
-                        arg2, arg3, arg4, arg5, arg6, arg7, arg8, arg9, arg10, arg11,
-                        arg12, arg13) } } #[unsafe (export_name =
+                        fn export_reflect(arg0 : * mut u8,) -> * mut u8 { unsafe {
+                        $($path_to_types)*:: _export_reflect_cabi::<$ty > (arg0) } }
+                        #[unsafe (export_name =
                         "cabi_post_clawhost:reflector/reflector@0.1.0#reflect")] unsafe
                         extern "C" fn _post_return_reflect(arg0 : * mut u8,) { unsafe {
                         $($path_to_types)*:: __post_return_reflect::<$ty > (arg0) } } };
@@ -2207,9 +2851,9 @@ macro_rules! __export_reflector_plugin_impl {
         (link_section =
         "component-type:wit-bindgen:0.61.1:clawhost:worlds@0.1.0:reflector-plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3325] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 3362] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf6\x18\x01A\x02\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x9b\x19\x01A\x02\x01\
 A\x16\x01B%\x01m\x04\x06system\x04user\x09assistant\x04tool\x04\0\x04role\x03\0\0\
 \x01m\x06\x04task\x0benvironment\x06policy\x04tool\x04user\x04host\x04\0\x06orig\
 in\x03\0\x02\x01o\x02ss\x01p\x04\x04\0\x0aattributes\x03\0\x05\x01r\x03\x06diges\
@@ -2269,23 +2913,24 @@ j\0\x01\x01\x01@\x02\x03keys\x05value\x02\0\x06\x04\0\x03set\x01\x07\x01j\x01\x7
 \x01\x01\x01@\x01\x03keys\0\x08\x04\0\x06delete\x01\x09\x01ps\x01j\x01\x0a\x01\x01\
 \x01@\x02\x06prefixs\x05limity\0\x0b\x04\0\x04keys\x01\x0c\x03\0\x14clawhost:kv/\
 kv@0.1.0\x05\x0b\x02\x03\0\0\x07context\x02\x03\0\0\x05about\x02\x03\0\x01\x05gr\
-oup\x01B%\x02\x03\x02\x01\x0c\x04\0\x07context\x03\0\0\x02\x03\x02\x01\x0d\x04\0\
+oup\x01B&\x02\x03\x02\x01\x0c\x04\0\x07context\x03\0\0\x02\x03\x02\x01\x0d\x04\0\
 \x05about\x03\0\x02\x02\x03\x02\x01\x07\x04\0\x0aattributes\x03\0\x04\x02\x03\x02\
 \x01\x0e\x04\0\x05group\x03\0\x06\x01q\x04\x0dinvalid-input\x01s\0\x05model\x01s\
 \0\x0einvalid-option\x01s\0\x05other\x01s\0\x04\0\x0dreflect-error\x03\0\x08\x01\
-ps\x01r\x04\x02ids\x04texts\x04tags\x0a\x05extra\x05\x04\0\x05entry\x03\0\x0b\x01\
-p\x0c\x01o\x02ss\x01p\x0e\x01r\x04\x07versions\x07entries\x0d\x08sections\x0f\x05\
-extra\x05\x04\0\x08playbook\x03\0\x10\x01py\x01r\x03\x07episodes\x05turns\x12\x05\
-extra\x05\x04\0\x08evidence\x03\0\x13\x01q\x05\x03add\x01\x0c\0\x06update\x01\x0c\
-\0\x06retire\x01s\0\x0frewrite-section\x01\x0e\0\x05other\x01s\0\x04\0\x06change\
-\x03\0\x15\x01p\x14\x01r\x04\x06change\x16\x08evidence\x17\x0fexpected-effects\x05\
-extra\x05\x04\0\x08proposal\x03\0\x18\x01j\x01\x03\x01\x09\x01@\0\0\x1a\x04\0\x08\
-describe\x01\x1b\x01j\0\x01\x09\x01@\x01\x07options\x05\0\x1c\x04\0\x05check\x01\
-\x1d\x01i\x07\x01p\x19\x01j\x01\x1f\x01\x09\x01@\x03\x07context\x01\x08playbook\x11\
-\x05group\x1e\0\x20\x04\0\x07reflect\x01!\x04\0\"clawhost:reflector/reflector@0.\
-1.0\x05\x0f\x04\0&clawhost:worlds/reflector-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10\
-reflector-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-componen\
-t\x070.258.3\x10wit-bindgen-rust\x060.61.1";
+ps\x01r\x05\x02ids\x04texts\x04tags\x0a\x05needs\x0a\x05extra\x05\x04\0\x05entry\
+\x03\0\x0b\x01p\x0c\x01o\x02ss\x01p\x0e\x01r\x06\x07versions\x07entries\x0d\x08s\
+ections\x0f\x07attempty\x05tried\x0d\x05extra\x05\x04\0\x08playbook\x03\0\x10\x01\
+py\x01r\x03\x07episodes\x05turns\x12\x05extra\x05\x04\0\x08evidence\x03\0\x13\x01\
+o\x02\x0a\x0c\x01q\x06\x03add\x01\x0c\0\x06update\x01\x0c\0\x06retire\x01s\0\x05\
+merge\x01\x15\0\x0frewrite-section\x01\x0e\0\x05other\x01s\0\x04\0\x06change\x03\
+\0\x16\x01p\x14\x01r\x04\x06change\x17\x08evidence\x18\x0fexpected-effects\x05ex\
+tra\x05\x04\0\x08proposal\x03\0\x19\x01j\x01\x03\x01\x09\x01@\0\0\x1b\x04\0\x08d\
+escribe\x01\x1c\x01j\0\x01\x09\x01@\x01\x07options\x05\0\x1d\x04\0\x05check\x01\x1e\
+\x01i\x07\x01p\x1a\x01j\x01\x20\x01\x09\x01@\x03\x07context\x01\x08playbook\x11\x05\
+group\x1f\0!\x04\0\x07reflect\x01\"\x04\0\"clawhost:reflector/reflector@0.1.0\x05\
+\x0f\x04\0&clawhost:worlds/reflector-plugin@0.1.0\x04\0\x0b\x16\x01\0\x10reflect\
+or-plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.\
+258.3\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }

@@ -1,16 +1,20 @@
 //! A small world for the harness layer: lessons with known effects, groups of four, deterministic or seeded rewards.
 
+mod approach;
 mod bundle;
+mod consolidation;
 mod life;
 mod playbook_view;
 mod proposals;
+mod relations;
 mod simulation;
 mod state;
 
 use super::*;
+use crate::gate::Question;
 use crate::random::Random;
 use crate::{Group, LayerOutcome, Member, Removed, learn};
-use clawhost_core::{Change, Digest, EpisodeId, StateId};
+use clawhost_core::{Change, Digest, EpisodeId, Proposal, StateId};
 
 /// Members of a group.
 const MEMBERS: u32 = 4;
@@ -33,7 +37,7 @@ fn rule(n: usize) -> String {
 }
 
 fn plugin_entry(id: &str, text: &str) -> clawhost_core::Entry {
-    clawhost_core::Entry { id: id.into(), text: text.into(), tags: Vec::new(), extra: Vec::new() }
+    clawhost_core::Entry { id: id.into(), text: text.into(), tags: Vec::new(), needs: Vec::new(), extra: Vec::new() }
 }
 
 fn proposal(change: Change) -> (String, Proposal) {
@@ -44,6 +48,12 @@ fn add(text: &str) -> (String, Proposal) {
     proposal(Change::Add(plugin_entry("", text)))
 }
 
+/// A new entry with a name, which needs others by name or id.
+fn needing(name: &str, text: &str, needs: &[&str]) -> Proposal {
+    let needs = needs.iter().map(|need| (*need).to_owned()).collect();
+    proposal(Change::Add(clawhost_core::Entry { needs, ..plugin_entry(name, text) })).1
+}
+
 fn update(old: &str, text: &str) -> (String, Proposal) {
     proposal(Change::Update(plugin_entry(&id(old).0, text)))
 }
@@ -52,8 +62,14 @@ fn retire(text: &str) -> (String, Proposal) {
     proposal(Change::Retire(id(text).0))
 }
 
+/// A batch in which each proposal is an answer.
 fn batch(groups: Vec<Group>, proposals: Vec<(String, Proposal)>) -> Batch {
-    Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, proposals, removed: Removed::default() }
+    let answer = |(reflector, proposal)| Answer { reflector, proposals: vec![proposal] };
+    answered(groups, proposals.into_iter().map(answer).collect())
+}
+
+fn answered(groups: Vec<Group>, answers: Vec<Answer>) -> Batch {
+    Batch { number: 0, state_id: StateId(Digest::of(b"")), groups, answers, removed: Removed::default() }
 }
 
 fn playbook(lessons: &[&str]) -> Playbook {
@@ -66,6 +82,8 @@ struct World {
     harness: Harness,
     /// Effects of entries on the reward.
     effects: BTreeMap<EntryId, f64>,
+    /// Effects of two entries that are shown together, beside their own.
+    joint: Vec<(EntryId, EntryId, f64)>,
     /// Draws rewards of 0 or 1. `None`: the reward is the sum of base and effects.
     random: Option<Random>,
     played: u64,
@@ -75,7 +93,7 @@ struct World {
 impl World {
     fn new(settings: HarnessSettings, deployed: &[&str]) -> Self {
         let harness = Harness::new(settings, playbook(deployed));
-        Self { harness, effects: BTreeMap::new(), random: None, played: 0, events: Vec::new() }
+        Self { harness, effects: BTreeMap::new(), joint: Vec::new(), random: None, played: 0, events: Vec::new() }
     }
 
     fn effect(&mut self, text: &str, effect: f64) {
@@ -93,7 +111,10 @@ impl World {
                 chosen.drawn.iter().enumerate().fold(0, |mask, (bit, (_, shown))| mask | (u64::from(*shown) << bit));
             drawn = chosen.drawn.into_iter().map(|(id, _)| id).collect();
             propensity = chosen.propensity;
-            let worth: f64 = 0.5 + chosen.shown.iter().filter_map(|id| self.effects.get(id)).sum::<f64>();
+            let both =
+                |(one, other, _): &&(EntryId, EntryId, f64)| chosen.shown.contains(one) && chosen.shown.contains(other);
+            let joint: f64 = self.joint.iter().filter(both).map(|(_, _, effect)| effect).sum();
+            let worth: f64 = 0.5 + joint + chosen.shown.iter().filter_map(|id| self.effects.get(id)).sum::<f64>();
             let reward = match self.random.as_mut() {
                 Some(random) => f64::from(random.uniform() < worth),
                 None => worth.clamp(-1.0, 1.0),
@@ -130,6 +151,10 @@ impl World {
 
     fn propose(&mut self, proposals: Vec<(String, Proposal)>) {
         self.learn(&batch(Vec::new(), proposals));
+    }
+
+    fn answer(&mut self, proposals: Vec<Proposal>) {
+        self.learn(&answered(Vec::new(), vec![Answer { reflector: "reflector".into(), proposals }]));
     }
 
     fn add(&mut self, texts: &[&str]) {

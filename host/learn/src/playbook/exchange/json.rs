@@ -2,9 +2,9 @@
 
 use super::{Imported, Transferred, assemble, display_tag};
 use crate::playbook::Lineage;
-use crate::{Entry, LearnError, Lesson};
+use crate::{Entry, EntryId, LearnError, Lesson};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Value of the document's field `format`.
 pub const FORMAT: &str = "clawhost-playbook";
@@ -40,6 +40,12 @@ struct DocumentEntry {
     lesson: Lesson,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
+    /// The name by which other entries need it. Exported only if one does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    id: String,
+    /// The names of the entries that it needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    needs: Vec<String>,
     /// How often the source found the entry helpful. Imported as a display tag, never exported.
     #[serde(default, skip_serializing)]
     helpful: Option<u64>,
@@ -56,9 +62,12 @@ struct DocumentEntry {
 /// # Errors
 /// [`LearnError::Document`]: serialisation failed.
 pub fn to_json(Transferred { playbook, lineage }: &Transferred) -> Result<String, LearnError> {
-    let entry = |Entry { lesson, tags, .. }: &Entry| DocumentEntry {
+    let needed: BTreeSet<&EntryId> = playbook.entries.iter().flat_map(|entry| &entry.needs).collect();
+    let entry = |Entry { id, lesson, tags, needs, .. }: &Entry| DocumentEntry {
         lesson: lesson.clone(),
         tags: tags.clone(),
+        id: if needed.contains(id) { id.0.clone() } else { String::new() },
+        needs: needs.iter().map(|need| need.0.clone()).collect(),
         helpful: None,
         harmful: None,
         evidence: Vec::new(),
@@ -107,6 +116,8 @@ pub fn from_json(text: &str) -> Result<Transferred, LearnError> {
             place: format!("entry {}", position + 1),
             lesson: entry.lesson,
             tags: entry.tags.into_iter().chain(counters).chain(evidence).collect(),
+            needs: entry.needs,
+            name: entry.id,
         }
     };
     if document.lineage.is_some_and(|lineage| !lineage.is_reachable()) {
@@ -200,6 +211,22 @@ mod tests {
             "entry 1 and entry 2 are equal; remove one",
         );
         check(&document(r#", "entries": [{"lesson": {"text": " "}}]"#), "entry 1: the lesson is empty");
+        check(
+            &document(r#", "entries": [{"lesson": {"text": "a"}, "needs": ["x"]}]"#),
+            "entry 1: it needs `x`, which is not",
+        );
+        check(
+            &document(
+                r#", "entries": [{"lesson": {"text": "a"}, "id": "x", "needs": ["y"]}, {"lesson": {"text": "b"}, "id": "y", "needs": ["x"]}]"#,
+            ),
+            "entry 1: it needs itself, through `e-",
+        );
+        check(
+            &document(
+                r#", "entries": [{"lesson": {"text": "a"}, "id": "x"}, {"lesson": {"text": "b"}, "id": "x"}, {"lesson": {"text": "c"}, "needs": ["x"]}]"#,
+            ),
+            "entry 3: it needs `x`, which is the name of several",
+        );
         check(&document(r#", "sections": {"a": "AKIAIOSFODNN7EXAMPLE"}"#), "section `a`: the lesson contains a key");
         check(&document(r#", "sections": {"a b": "", "a\nb": ""}"#), "two sections are named `a b`");
         let lineage = |train: &str| {

@@ -1,7 +1,7 @@
 //! Export and import of playbooks: one JSON document ([`to_json`], [`from_json`]), or a folder per skill with a `SKILL.md`
 //! ([`to_skills`], [`from_skills`]), which many agents can read.
 //!
-//! An export contains what models are shown: sections, lessons, tags and names. Measurements are not exported, because they
+//! An export contains what models are shown: sections, lessons, tags, names, and what entries need. Measurements are not exported, because they
 //! hold only for this run's tasks and models. An imported entry is therefore new: it is queued, has a support of 1, and must
 //! pass a trial. What the playbook's runs have used is no measurement: a JSON document has the [`Lineage`], so that a copy does not test with
 //! alpha that was spent, or on tasks that were seen. Skills are texts for other agents and have none. Counters and evidence of the source become tags that begin with [`DISPLAY_TAG`], for people only. Texts
@@ -15,9 +15,10 @@ mod skills;
 pub use json::{FORMAT, VERSION, from_json, to_json};
 pub use skills::{SECTIONS_FOLDER, SKILL_FILE, from_skills, to_skills};
 
+use super::needs::{Unmet, unmet};
 use super::safety::{TextLimits, check, check_section, escape};
 use super::{Lineage, Playbook};
-use crate::{Entry, EntryId, LearnError, Lesson};
+use crate::{Entry, EntryId, LearnError, Lesson, NEEDS};
 use std::collections::BTreeMap;
 
 /// Prefix of tags that are only displayed: statements of an imported document about its entries.
@@ -44,6 +45,10 @@ struct Imported {
     place: String,
     lesson: Lesson,
     tags: Vec<String>,
+    /// The names of the entries that it needs.
+    needs: Vec<String>,
+    /// The name by which others need it; empty if it has none.
+    name: String,
 }
 
 /// Builds a playbook from the content of a file, and checks every text.
@@ -59,16 +64,52 @@ fn assemble(sections: Vec<(String, String)>, entries: Vec<Imported>) -> Result<P
         }
     }
     let mut places: BTreeMap<EntryId, String> = BTreeMap::new();
-    for Imported { place, lesson, tags } in entries {
+    // Texts may be escaped, so an entry can have another id than in the file.
+    let mut names: BTreeMap<String, Vec<EntryId>> = BTreeMap::new();
+    let mut needed: Vec<(String, Vec<String>)> = Vec::new();
+    for Imported { place, lesson, tags, needs, name } in entries {
         let lesson = check(&lesson, limits).map_err(|why| LearnError::Document(format!("{place}: {why}")))?;
         let mut entry = Entry::new(lesson, IMPORT);
         entry.tags = tags.iter().map(|tag| single_line(tag)).collect();
         if let Some(first) = places.insert(entry.id.clone(), place.clone()) {
             return Err(LearnError::Document(format!("{first} and {place} are equal; remove one")));
         }
+        names.entry(name).or_default().push(entry.id.clone());
+        needed.push((place, needs));
         playbook.entries.push(entry);
     }
+    relate(&mut playbook, &names, needed)?;
     Ok(playbook)
+}
+
+/// Says what the entries need, by names of the file.
+fn relate(
+    playbook: &mut Playbook,
+    names: &BTreeMap<String, Vec<EntryId>>,
+    needed: Vec<(String, Vec<String>)>,
+) -> Result<(), LearnError> {
+    let refuse = |place: &str, why: String| Err(LearnError::Document(format!("{place}: {why}")));
+    for (entry, (place, needs)) in playbook.entries.iter_mut().zip(&needed) {
+        if needs.len() > NEEDS {
+            return refuse(place, format!("it needs {} others, at most {NEEDS} are allowed", needs.len()));
+        }
+        for need in needs {
+            match names.get(need).map(Vec::as_slice) {
+                Some([id]) => entry.needs.push(id.clone()),
+                Some([_, ..]) => {
+                    return refuse(place, format!("it needs `{}`, which is the name of several", escape(need)));
+                }
+                _ => return refuse(place, format!("it needs `{}`, which is not in the playbook", escape(need))),
+            }
+        }
+        entry.needs.sort();
+        entry.needs.dedup();
+    }
+    if let Some((position, Unmet::Cycle(through))) = unmet(&playbook.entries) {
+        let place = needed.get(position).map_or("", |(place, _)| place);
+        return refuse(place, format!("it needs itself, through `{through}`"));
+    }
+    Ok(())
 }
 
 fn single_line(text: &str) -> String {
@@ -99,6 +140,9 @@ mod tests {
                     };
                     let mut entry = Entry::new(lesson, IMPORT);
                     entry.tags = tags.iter().map(|tag| single_line(tag)).collect();
+                    // Every second entry needs the one before it.
+                    let before = playbook.entries.last().filter(|_| playbook.entries.len() % 2 == 1);
+                    entry.needs = before.map(|before| before.id.clone()).into_iter().collect();
                     if playbook.entries.iter().all(|known| known.id != entry.id) {
                         playbook.entries.push(entry);
                     }

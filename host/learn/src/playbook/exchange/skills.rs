@@ -9,7 +9,7 @@ use super::folders::Names;
 use super::front_matter::FrontMatter;
 use super::{Imported, assemble, display_tag};
 use crate::playbook::Playbook;
-use crate::{Entry, LearnError, Lesson, Skill};
+use crate::{Entry, EntryId, LearnError, Lesson, Skill};
 use std::collections::BTreeMap;
 
 /// The folder of a playbook's sections, one file each.
@@ -30,6 +30,8 @@ const OWN_POSITION: &str = "clawhost-position";
 const OWN_KIND: &str = "clawhost-kind";
 const OWN_NAME: &str = "clawhost-name";
 const OWN_TAGS: &str = "clawhost-tags";
+/// The folders of the skills that it needs.
+const OWN_NEEDS: &str = "clawhost-needs";
 
 /// The version of exported files that this program writes and reads.
 const VERSION: &str = "1";
@@ -64,14 +66,24 @@ pub fn to_skills(playbook: &Playbook) -> BTreeMap<String, String> {
     }
     let mut names = Names::default();
     names.reserve(SECTIONS_FOLDER);
+    let mut skills = Vec::new();
     for (position, entry) in playbook.entries.iter().enumerate() {
-        let (folder, text) = skill_file(position, entry, &mut names);
-        files.insert(format!("{folder}/{SKILL_FILE}"), text);
+        skills.push((entry, skill_file(position, entry, &mut names)));
+    }
+    let folders: BTreeMap<&EntryId, String> =
+        skills.iter().map(|(entry, (folder, ..))| (&entry.id, folder.clone())).collect();
+    for (entry, (folder, mut head, body)) in skills {
+        let needs: Vec<&String> = entry.needs.iter().filter_map(|need| folders.get(need)).collect();
+        if !needs.is_empty() {
+            head.metadata.insert(OWN_NEEDS.to_owned(), serde_json::json!(needs).to_string());
+        }
+        files.insert(format!("{folder}/{SKILL_FILE}"), format!("{}\n{body}\n", head.write()));
     }
     files
 }
 
-fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, String) {
+/// The folder, the front matter and the body of a skill.
+fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, FrontMatter, String) {
     let line = entry.lesson.line();
     let mut metadata =
         BTreeMap::from([(OWN_VERSION.to_owned(), VERSION.to_owned()), (OWN_POSITION.to_owned(), position.to_string())]);
@@ -101,8 +113,7 @@ fn skill_file(position: usize, entry: &Entry, names: &mut Names) -> (String, Str
         metadata.insert(OWN_TAGS.to_owned(), serde_json::Value::from(entry.tags.clone()).to_string());
     }
     let fields = BTreeMap::from([(NAME.to_owned(), folder.clone()), (DESCRIPTION.to_owned(), description)]);
-    let text = format!("{}\n{body}\n", FrontMatter { fields, metadata }.write());
-    (folder, text)
+    (folder, FrontMatter { fields, metadata }, body)
 }
 
 /// Parses a playbook from files, by path: every `SKILL.md`, and exported sections. Other files are ignored. Exported skills
@@ -138,6 +149,7 @@ pub fn from_skills(files: &BTreeMap<String, String>) -> Result<Playbook, LearnEr
 fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imported), String> {
     let name = required(&mut head, NAME)?;
     let description = required(&mut head, DESCRIPTION)?;
+    let mut needs = Vec::new();
     let (position, lesson, mut tags) = match head.metadata.remove(OWN_VERSION) {
         Some(version) => {
             check_version(&version)?;
@@ -151,6 +163,10 @@ fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imp
                 }
                 None => Vec::new(),
             };
+            if let Some(listed) = head.metadata.remove(OWN_NEEDS) {
+                needs =
+                    serde_json::from_str(&listed).map_err(|_| format!("`{OWN_NEEDS}` is no JSON list of folders"))?;
+            }
             (position, own_lesson(&kind, name, description, own_body(body))?, tags)
         }
         None => (u64::MAX, foreign_lesson(name, description, body)?, Vec::new()),
@@ -161,7 +177,8 @@ fn read_skill(path: &str, mut head: FrontMatter, body: &str) -> Result<(u64, Imp
         ));
     }
     tags.extend(head.fields.iter().chain(&head.metadata).map(|(key, value)| display_tag(key, value)));
-    Ok((position, Imported { place: path.to_owned(), lesson, tags }))
+    let folder = path.rsplit('/').nth(1).unwrap_or_default().to_owned();
+    Ok((position, Imported { place: path.to_owned(), lesson, tags, needs, name: folder }))
 }
 
 fn required(head: &mut FrontMatter, key: &str) -> Result<String, String> {
@@ -307,6 +324,21 @@ mod tests {
             [("gold-refunds/SKILL.md", gold), ("be-kind/SKILL.md", kind), ("playbook-sections/house.md", house)];
         assert_eq!(written, files(&expect));
         assert_eq!(from_skills(&written), Ok(playbook));
+    }
+
+    #[test]
+    fn a_skill_names_the_folders_of_those_that_it_needs() {
+        let look = Entry::new(skill("Look", "tier is unknown", "look", ""), "import");
+        let rule =
+            Entry { needs: vec![look.id.clone()], ..Entry::new(skill("Pay", "tier is gold", "pay", ""), "import") };
+        let playbook = Playbook { entries: vec![look, rule], ..Playbook::default() };
+        let written = to_skills(&playbook);
+        assert!(written["pay/SKILL.md"].contains("clawhost-needs: \"[\\\"look\\\"]\""), "{}", written["pay/SKILL.md"]);
+        assert_eq!(from_skills(&written), Ok(playbook));
+        let mut without = written;
+        without.remove("look/SKILL.md");
+        let error = from_skills(&without).unwrap_err().to_string();
+        assert!(error.starts_with("pay/SKILL.md: it needs `look`, which is not in the playbook"), "{error}");
     }
 
     #[test]

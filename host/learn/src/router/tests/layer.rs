@@ -15,7 +15,7 @@ fn batch(rewards: &[f64]) -> Batch {
     let members = (0..).zip(rewards).map(member).collect();
     let group = Group { task: "t".into(), seed: 0, drawn: Vec::new(), propensity: 0.5, members };
     let state_id = StateId(Digest::of(b""));
-    Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
+    Batch { number: 0, state_id, groups: vec![group], answers: Vec::new(), removed: Removed::default() }
 }
 
 #[test]
