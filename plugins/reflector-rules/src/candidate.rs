@@ -1,9 +1,11 @@
 //! From feedback to rules: as stated, generalised, and about looking.
 
+use crate::case::is_open;
 use crate::opening::Stated;
 use clawhost_sdk::review::Condition;
-use clawhost_sdk::{Entry, Group, Proposal, Review};
+use clawhost_sdk::{Entry, Group, Playbook, Proposal, Review};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Largest number of episodes in a proposal, as the host allows.
 const MOST_EVIDENCE: usize = 64;
@@ -19,12 +21,19 @@ pub(crate) struct Candidate {
     pub(crate) deed: String,
     /// Episodes, with the turns that the feedback refers to.
     seen: Vec<(String, Vec<u32>)>,
+    /// The facts that its action shows. Rules on these facts need it.
+    shows: Vec<String>,
 }
 
 impl Candidate {
     /// A rule that these episodes suggest.
     pub(crate) fn new(conditions: Vec<Condition>, deed: impl Into<String>, seen: Vec<(String, Vec<u32>)>) -> Self {
-        Self { conditions, deed: deed.into(), seen }
+        Self { conditions, deed: deed.into(), seen, shows: Vec::new() }
+    }
+
+    /// The same, as a look-up of these facts.
+    pub(crate) fn showing(self, shows: Vec<String>) -> Self {
+        Self { shows, ..self }
     }
 
     /// The rule in one line.
@@ -55,7 +64,7 @@ impl Candidate {
     }
 
     /// As an entry of a playbook.
-    pub(crate) fn entry(&self) -> Entry {
+    fn entry(&self) -> Entry {
         let entry = Entry::new(self.text())
             .with_extra("name", self.name())
             .with_extra("when", self.when())
@@ -73,6 +82,34 @@ impl Candidate {
         let seen = self.seen.iter().take(MOST_EVIDENCE);
         seen.fold(proposal, |proposal, (episode, turns)| proposal.seen_in(episode.clone(), turns.clone()))
     }
+}
+
+/// The facts that entries of the playbook look up, with the ids of these entries: `when FACT is unknown: ...`.
+fn known_looks(playbook: &Playbook) -> BTreeMap<String, String> {
+    let look = |entry: &Entry| match crate::rule(&entry.text)?.0.as_slice() {
+        [condition] if is_open(&condition.value) => Some((condition.fact.clone(), entry.id.clone())),
+        _ => None,
+    };
+    playbook.entries.iter().filter_map(look).collect()
+}
+
+/// Candidates as entries. A rule on a fact that must be looked up needs the look-up: one of these candidates, or else one of the playbook.
+pub(crate) fn entries(candidates: &[Candidate], playbook: &Playbook) -> Vec<Entry> {
+    let mut looks = known_looks(playbook);
+    let name = |number: usize| format!("look-up {number}");
+    for (number, look) in candidates.iter().enumerate() {
+        looks.extend(look.shows.iter().map(|fact| (fact.clone(), name(number))));
+    }
+    let entry = |(number, candidate): (usize, &Candidate)| {
+        if !candidate.shows.is_empty() {
+            return candidate.entry().named(name(number));
+        }
+        let facts = candidate.conditions.iter().filter(|condition| !is_open(&condition.value));
+        let needs = facts.filter_map(|condition| looks.get(&condition.fact));
+        let needs: std::collections::BTreeSet<&String> = needs.collect();
+        needs.into_iter().fold(candidate.entry(), |entry, look| entry.needing(look.as_str()))
+    };
+    candidates.iter().enumerate().map(entry).collect()
 }
 
 /// Pairs of conditions, then single ones: the stated rule, and its generalisations.
@@ -99,16 +136,22 @@ pub(crate) fn gather(group: &Group, facts: usize) -> Vec<Candidate> {
         let (id, stated) = (episode.id(), Stated::in_opening(episode));
         let turns: Vec<u32> = episode.turn_count().checked_sub(1).into_iter().collect();
         for piece in feedback {
-            let told =
-                subsets(&piece.because, facts).into_iter().map(|conditions| (conditions, piece.expected.clone()));
-            let looks =
-                piece.looks.iter().filter_map(|look| Some((vec![stated.condition(&look.fact)?], look.action.clone())));
-            for (conditions, deed) in told.chain(looks) {
+            let told = subsets(&piece.because, facts)
+                .into_iter()
+                .map(|conditions| Candidate::new(conditions, piece.expected.clone(), Vec::new()));
+            let looks = piece.looks.iter().filter_map(|look| {
+                let condition = stated.condition(&look.fact)?;
+                let shows = vec![condition.fact.clone()];
+                Some(Candidate::new(vec![condition], look.action.clone(), Vec::new()).showing(shows))
+            });
+            for Candidate { conditions, deed, shows, .. } in told.chain(looks) {
                 let known = candidates.iter_mut().find(|known| known.conditions == conditions && known.deed == deed);
                 match known {
                     Some(known) if known.seen.iter().any(|(episode, _)| *episode == id) => {}
                     Some(known) => known.seen.push((id.clone(), turns.clone())),
-                    None => candidates.push(Candidate { conditions, deed, seen: vec![(id.clone(), turns.clone())] }),
+                    None => {
+                        candidates.push(Candidate { conditions, deed, shows, seen: vec![(id.clone(), turns.clone())] });
+                    }
                 }
             }
         }

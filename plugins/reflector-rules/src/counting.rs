@@ -8,11 +8,14 @@
 
 use crate::candidate::{Candidate, subsets};
 use crate::case::{Case, kind};
+use crate::learning::Limits;
 use clawhost_sdk::review::Condition;
 use std::collections::BTreeMap;
 
 /// A rule must make at least this many more decisions right than wrong. With fewer, chance suffices.
 const LEAST_GAIN: i64 = 3;
+/// The same if counting found nothing before: chance is left to the trials.
+const LEAST_GAIN_AGAIN: i64 = 2;
 /// Feedback must have stated its conditions and action at least this often.
 const LEAST_STATED: usize = 2;
 /// Largest number of rules that are compared; those that feedback states most often come first.
@@ -122,6 +125,8 @@ struct Covering<'a> {
     compared: &'a [Hypothesis],
     /// Most rules of the list.
     most: usize,
+    /// Fewest right decisions that a rule must win.
+    least: i64,
 }
 
 impl Covering<'_> {
@@ -152,7 +157,7 @@ impl Covering<'_> {
             let open = open.filter(|(place, _)| Some(*place) != left_out && !rules.contains(place));
             let gains = open.map(|(place, one)| (gain(one, self.cases, &decided), place));
             // Of equal gains the more general rule, then the one that was stated more often.
-            let best = gains.filter(|(gain, _)| *gain >= LEAST_GAIN).max_by_key(|(gain, place)| {
+            let best = gains.filter(|(gain, _)| *gain >= self.least).max_by_key(|(gain, place)| {
                 let size = self.compared.get(*place).map_or(0, |one| one.conditions.len());
                 (*gain, std::cmp::Reverse(size), std::cmp::Reverse(*place))
             });
@@ -193,7 +198,9 @@ fn looks(cases: &[Case]) -> Vec<Candidate> {
     }
     asked
         .into_iter()
-        .map(|((_, action), (condition, places))| candidate(vec![condition.clone()], action, &places, cases))
+        .map(|((_, action), (condition, places))| {
+            candidate(vec![condition.clone()], action, &places, cases).showing(vec![condition.fact.clone()])
+        })
         .collect()
 }
 
@@ -205,12 +212,14 @@ fn candidate(conditions: Vec<Condition>, deed: &str, places: &[usize], cases: &[
 
 /// The rules that make most decisions of these cases right. `known`: the rules with which some of them were played. At most `most` rules
 /// on at most `facts` facts each; those about looking are added.
-pub(crate) fn count(cases: &[Case], known: &[(Vec<Condition>, String)], facts: usize, most: usize) -> Found {
+pub(crate) fn count(cases: &[Case], known: &[(Vec<Condition>, String)], limits: Limits) -> Found {
+    let Limits { facts, most, again } = limits;
+    let least = if again == 0 { LEAST_GAIN } else { LEAST_GAIN_AGAIN };
     let compared = hypotheses(cases, facts);
     let hypotheses = compared.len();
     let habit = habit(cases, known);
     let start = |case: &Case| Decided { specific: 0, is_right: habit_is_right(habit, case) };
-    let covering = Covering { cases, start: cases.iter().map(start).collect(), compared: &compared, most };
+    let covering = Covering { cases, start: cases.iter().map(start).collect(), compared: &compared, most, least };
     let mut chosen: Vec<&Hypothesis> = covering.search().into_iter().filter_map(|place| compared.get(place)).collect();
     chosen.sort_by_key(|one| one.conditions.len());
     let rules = chosen.into_iter().map(|one| candidate(one.conditions.clone(), &one.deed, &one.stated, cases));

@@ -8,6 +8,7 @@
 //! taking turns: it enters the list only if the lower bound of its gain there is above zero. The bound is that of a normal posterior whose
 //! prior is one decision as good as the policy's own ones.
 
+use crate::learning::Limits;
 use crate::table::{Row, Table};
 
 /// Standard deviations below the mean on the half that chooses. Small: what is chosen is counted again.
@@ -15,6 +16,8 @@ const CHOOSING: f64 = 0.25;
 /// Standard deviations below the mean on the half that counts: an error of 31 % for a single rule without an effect. The list as a
 /// whole is judged by the gate; a rule that is missed costs more than one that does nothing.
 const COUNTING: f64 = 0.5;
+/// The same if counting found nothing before: an error of 40 %, which is left to the trials.
+const COUNTING_AGAIN: f64 = 0.25;
 /// Fewest decisions with the action on the half that chooses.
 const LEAST_TRIED: usize = 2;
 /// Least mean worth of a rule's decisions, if each has a worth of its own.
@@ -58,19 +61,31 @@ enum Place {
     Last,
 }
 
-/// How good some decisions were.
+/// How good some decisions were. Decisions that share one reward are one observation: it says nothing about each of them alone, and counting it
+/// several times would take chance for evidence.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sample {
+    /// Number of observations.
     pub(crate) count: f64,
     sum: f64,
     squares: f64,
+    last: Option<usize>,
 }
 
 impl Sample {
-    pub(crate) fn add(&mut self, worth: f64) {
+    /// Adds a decision. Decisions of one observation come one after another.
+    pub(crate) fn add(&mut self, worth: f64, observation: usize) {
+        if self.last.replace(observation) == Some(observation) {
+            return;
+        }
         self.count += 1.0;
         self.sum += worth;
         self.squares += worth * worth;
+    }
+
+    /// The mean, together with a prior of this mean and weight.
+    pub(crate) fn mean_with(&self, mean: f64, weight: f64) -> f64 {
+        (self.sum + mean * weight) / (self.count + weight)
     }
 
     /// Mean and squared standard error of the posterior. The prior has this mean, and the variance of a coin with it.
@@ -149,10 +164,10 @@ impl List {
             let Some(stratum) = strata.get_mut(place) else { continue };
             stratum.rows += 1.0;
             if let Some(worth) = table.worth(row, rule.deed) {
-                stratum.with.add(worth);
+                stratum.with.add(worth, row.observation);
             }
             if let Some(worth) = self.worth(table, *number, row) {
-                stratum.without.add(worth);
+                stratum.without.add(worth, row.observation);
             }
         }
         let (mut tried, mut rows, mut total, mut gain, mut variance) = (0, 0.0, 0.0, 0.0, 0.0);
@@ -221,7 +236,7 @@ impl List {
             if let Some(worth) = self.rules.get(position).and_then(|rule| table.worth(row, rule.deed))
                 && let Some(sample) = samples.get_mut(position)
             {
-                sample.add(worth);
+                sample.add(worth, row.observation);
             }
         }
         for (rule, sample) in self.rules.iter_mut().zip(samples) {
@@ -237,9 +252,9 @@ impl List {
             if is_ruled && self.specific(number) == 0 {
                 continue;
             }
-            let row = table.rows.get(number as usize);
-            if let Some(worth) = row.and_then(|row| self.worth(table, number, row)) {
-                sample.add(worth);
+            let Some(row) = table.rows.get(number as usize) else { continue };
+            if let Some(worth) = self.worth(table, number, row) {
+                sample.add(worth, row.observation);
             }
         }
         (sample.count > 0.0).then(|| (sample.sum / sample.count, sample.count as usize))
@@ -262,7 +277,7 @@ fn hypotheses(table: &Table, facts: usize) -> Vec<Rule> {
         for row in covered.iter().filter_map(|number| table.rows.get(*number as usize)) {
             let mut see = |deed: u16, worth: f64| {
                 if let Some(sample) = samples.get_mut(usize::from(deed)) {
-                    sample.add(worth);
+                    sample.add(worth, row.observation);
                 }
             };
             see(row.deed, row.worth);
@@ -284,7 +299,7 @@ fn hypotheses(table: &Table, facts: usize) -> Vec<Rule> {
 }
 
 /// The rule that gains most on one half, of those that the other half confirms, and its place.
-fn best<'a>(table: &Table, all: &'a [Rule], list: &List, half: usize) -> Option<(&'a Rule, Place)> {
+fn best<'a>(table: &Table, all: &'a [Rule], list: &List, (half, counting): (usize, f64)) -> Option<(&'a Rule, Place)> {
     let mut proposed: Vec<(f64, &Rule, Place)> = Vec::new();
     for rule in all {
         let (place, gain) = list.best_place(table, rule, half, CHOOSING);
@@ -297,7 +312,7 @@ fn best<'a>(table: &Table, all: &'a [Rule], list: &List, half: usize) -> Option<
         than.total_cmp(low).then(one.conditions.len().cmp(&other.conditions.len()))
     });
     let is_confirmed = |(_, rule, place): &(f64, &Rule, Place)| {
-        let counted = list.gain(table, rule, *place, 1 - half, COUNTING);
+        let counted = list.gain(table, rule, *place, 1 - half, counting);
         // A rule that is wrong more often than right would end the search for a better one.
         let is_good = !table.is_direct || counted.worth >= LEAST_WORTH;
         counted.tried > 0 && counted.low > 0.0 && is_good
@@ -306,12 +321,12 @@ fn best<'a>(table: &Table, all: &'a [Rule], list: &List, half: usize) -> Option<
 }
 
 /// Adds rules to a list until neither half proposes one that the other confirms.
-fn grow(table: &Table, all: &[Rule], list: &mut List, most: usize) {
+fn grow(table: &Table, all: &[Rule], list: &mut List, (most, counting): (usize, f64)) {
     let mut half = 0;
     // Turns in a row in which nothing was added.
     let mut idle = 0;
     while list.rules.len() < most && idle < 2 {
-        match best(table, all, list, half) {
+        match best(table, all, list, (half, counting)) {
             Some((rule, place)) => {
                 list.add(table, rule.clone(), place);
                 idle = 0;
@@ -344,12 +359,13 @@ fn exchange(table: &Table, all: &[Rule], list: &mut List) -> bool {
     has_changed
 }
 
-/// The rules that make these decisions best: at most `most`, on at most `facts` facts each.
-pub(crate) fn cover(table: &Table, facts: usize, most: usize) -> List {
+/// The rules that make these decisions best, within these limits.
+pub(crate) fn cover(table: &Table, Limits { facts, most, again }: Limits) -> List {
+    let counting = if again == 0 { COUNTING } else { COUNTING_AGAIN };
     let all = hypotheses(table, facts);
     let mut list = List { hypotheses: all.len(), ..List::default() };
     for _ in 0..ROUNDS {
-        grow(table, &all, &mut list, most);
+        grow(table, &all, &mut list, (most, counting));
         // Without hints, too little is known of what other rules would have done.
         if !table.has_hints || !exchange(table, &all, &mut list) {
             break;

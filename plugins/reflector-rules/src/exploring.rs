@@ -55,11 +55,19 @@ pub(crate) fn looks(table: &Table, decisions: &Decisions, known: &[(Vec<Conditio
         let (done, all) = open.fold((0, 0), |(done, all), one| (done + usize::from(one.deed == shower.deed), all + 1));
         known.iter().any(is_known) || (done as f64) < BY_ITSELF * f64::from(all)
     };
-    let mut needed: Vec<&Shower> = best_showers(table).iter().filter(is_needed).copied().collect();
+    let needed: Vec<&Shower> = best_showers(table).iter().filter(is_needed).copied().collect();
     // One action may show several facts.
-    let mut deeds = BTreeSet::new();
-    needed.retain(|shower| deeds.insert((&shower.deed, &shower.open)));
-    needed.into_iter().map(|shower| candidate(rule(shower), &shower.deed, &shower.seen, decisions)).collect()
+    let mut shows: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for shower in &needed {
+        shows.entry((&shower.deed, &shower.open)).or_default().push(shower.fact.clone());
+    }
+    let mut looks = Vec::new();
+    for shower in needed {
+        if let Some(shown) = shows.remove(&(shower.deed.as_str(), shower.open.as_str())) {
+            looks.push(candidate(rule(shower), &shower.deed, &shower.seen, decisions).showing(shown));
+        }
+    }
+    looks
 }
 
 /// Calls of tools on offer that nobody tried, and that no text named as right.
@@ -167,7 +175,7 @@ pub(crate) fn trials(
             let mut sample = Sample::default();
             for row in rows.iter().filter_map(|row| table.rows.get(*row as usize)) {
                 if let Some(worth) = number.and_then(|number| table.worth(row, number)) {
-                    sample.add(worth);
+                    sample.add(worth, row.observation);
                 }
             }
             sample

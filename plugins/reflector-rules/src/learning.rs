@@ -18,13 +18,16 @@ pub(crate) struct Learned {
     pub(crate) decisions: usize,
 }
 
-/// How many rules, and on how many facts.
+/// How many rules, on how many facts, and how they are counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Most facts of a rule.
     pub(crate) facts: usize,
     /// Most rules.
     pub(crate) most: usize,
+    /// How often counting found nothing that training confirmed. Every time the tasks are halved in another way, and after the first time less
+    /// support is enough: trials measure what is proposed.
+    pub(crate) again: u32,
 }
 
 fn holds(condition: &Condition, one: &Decision) -> bool {
@@ -49,11 +52,11 @@ pub(crate) fn learn(
     random: &mut Random,
 ) -> Option<Learned> {
     let decisions = Decisions::read(episodes, tools, signal);
-    let table = Table::new(&decisions, |one| stratum(known, one));
+    let table = Table::new(&decisions, |one| stratum(known, one), limits.again);
     if table.rows.is_empty() {
         return None;
     }
-    let list = cover(&table, limits.facts, limits.most);
+    let list = cover(&table, limits);
     let mut looks = looks(&table, &decisions, known);
     // Which fact is looked at first is drawn.
     if random.below(2) == 1 {

@@ -184,6 +184,13 @@ fn an_action_that_shows_a_fact_is_proposed_as_a_look() {
             .ended(Ending::Terminated)
     };
     let proposals = reflect::<Rules>((0..120).map(wall).collect(), &Playbook::new(Vec::new()), &SIGNAL).unwrap();
+    let needs = |proposal: &Proposal| match &proposal.change {
+        Change::Add(entry) => (entry.id.clone(), entry.needs.clone()),
+        other => panic!("{other:?}"),
+    };
+    let look = "look-up 2".to_owned();
+    let rule = (String::new(), vec![look.clone()]);
+    assert_eq!(proposals.iter().map(needs).collect::<Vec<_>>(), [rule.clone(), rule, (look, Vec::new())]);
     let texts: Vec<String> = proposals
         .into_iter()
         .filter_map(|proposal| match proposal.change {
@@ -201,4 +208,38 @@ fn an_action_that_shows_a_fact_is_proposed_as_a_look() {
     sorted.sort();
     assert_eq!(sorted, expect);
     assert_eq!(texts.last().map(String::as_str), Some("when height is unknown: answer measure"), "looks stand last");
+}
+
+/// Episodes of several decisions, judged by one reward each. Facts and actions differ between episodes and not within one, so that the number
+/// of decisions says nothing.
+fn shared_rewards(decisions: usize, reward: impl Fn(usize) -> f64) -> Vec<Episode> {
+    let episode = |number: usize| {
+        let recording = Recording::of(Task::new("train", format!("t{number}"), "")).named(format!("e{number}"));
+        let recording = TOOLS.into_iter().fold(recording, |all, tool| all.offering(ToolSpec::new(tool, "", "{}")));
+        let mut random = Random::new(number as u64);
+        let mut choose = |from: &'static [&'static str]| *random.choose(from).unwrap();
+        let (colour, size, did) = (choose(&COLOURS), choose(&SIZES), choose(&TOOLS));
+        let walls = (0..decisions).fold(recording, |recording, _| {
+            recording.observed(format!("colour: {colour}\nsize: {size}")).acted(Message::calling("c", did, "{}"))
+        });
+        walls.rewarded(reward(number)).ended(Ending::Terminated)
+    };
+    (0..48).map(episode).collect()
+}
+
+#[test]
+fn one_reward_for_several_decisions_is_one_observation() {
+    // Chance alone: however many decisions share a reward, it says as little.
+    let found = |decisions: usize| -> usize {
+        let of_run = |seed: u64| {
+            let reward = |number: usize| {
+                let mut random = Random::new(Random::new(seed * 1000 + number as u64).next_u64());
+                f64::from(u8::from(random.below(10) < 3))
+            };
+            proposed(shared_rewards(decisions, reward), &[]).len()
+        };
+        (0..60).map(of_run).sum()
+    };
+    let (two, sixteen) = (found(2), found(16));
+    assert!(sixteen.abs_diff(two) * 10 <= two, "{sixteen} rules by chance with sixteen decisions for a reward, {two} with two");
 }

@@ -25,14 +25,22 @@
 //! # Many tasks
 //!
 //! Given episodes of more than one task, it counts: see [`counting`]. It then proposes all rules that hold over these episodes, successes
-//! included, in the order in which they should stand, and retires entries of the running bundle that do not hold any more.
+//! included, in the order in which they should stand, and retires entries of the running bundle that do not hold any more. The host shows many
+//! tasks in a run with a budget, and in every second attempt of a run in which training finds nothing. From the second such attempt on it halves
+//! the tasks in another way and proposes with less support, because the trials of such a run measure every proposal.
+//!
+//! # Look-ups
+//!
+//! A rule on a fact that must be looked up needs the look-up: it is proposed as an entry that needs the entry about looking, so that the host
+//! shows, tries and deploys both together.
 //!
 //! # Without reviews
 //!
 //! If episodes of many tasks have no reviews, conditions are learned from what differs between right and wrong decisions. Every turn is a decision
 //! ([`reading`]): facts that were known, the action, and how good it was. The episode's reward says so, or a signal that the option `signal` names,
 //! after each turn or at the end; texts that name one other action are hints, and suffice alone. Rules are chosen on one half of the tasks and counted on the
-//! other ([`covering`]), by the rewards of decisions with and without the action where the conditions hold. Actions that show a
+//! other ([`covering`]), by the rewards of decisions with and without the action where the conditions hold. If one reward judges several decisions
+//! of an episode, it counts as one observation of them together, and not once for each. Actions that show a
 //! fact are proposed beside the rules that need it, and other actions are tried where everything fails ([`exploring`]).
 //!
 //! # Sections
@@ -106,6 +114,7 @@ struct Settings {
     mode: Mode,
     write: Write,
     signal: String,
+    pairs: bool,
 }
 
 impl Settings {
@@ -131,7 +140,23 @@ impl Settings {
             other => return Err(format!("write={other} is neither entries nor section").into()),
         };
         let signal = context.option("signal").unwrap_or_default().to_owned();
-        Ok(Self { facts, most, mode, write, signal })
+        let pairs = match context.option("pairs").unwrap_or("on") {
+            "on" => true,
+            "off" => false,
+            other => return Err(format!("pairs={other} is neither on nor off").into()),
+        };
+        Ok(Self { facts, most, mode, write, signal, pairs })
+    }
+}
+
+impl Settings {
+    /// Candidates as entries, with what they need.
+    fn entries(&self, candidates: &[Candidate], playbook: &Playbook) -> Vec<Entry> {
+        let mut entries = candidate::entries(candidates, playbook);
+        if !self.pairs {
+            entries.iter_mut().for_each(|entry| entry.needs.clear());
+        }
+        entries
     }
 }
 
@@ -186,17 +211,17 @@ fn rule(line: &str) -> Option<(Vec<Condition>, String)> {
 fn counted(
     group: &Group,
     known: &[(Vec<Condition>, String)],
-    settings: &Settings,
+    (settings, again): (&Settings, u32),
     random: &mut Random,
 ) -> (Vec<Candidate>, usize, usize) {
     let Settings { facts, most, signal, .. } = settings;
+    let limits = learning::Limits { facts: *facts, most: *most, again };
     if group.episodes().iter().take(SAMPLE).all(|episode| Review::at_the_end(episode).is_empty()) {
-        let limits = learning::Limits { facts: *facts, most: *most };
         let learned = learning::learn(group.episodes(), &tools(group), known, signal, limits, random);
         return learned.map_or((Vec::new(), 0, 0), |found| (found.rules, found.hypotheses, found.decisions));
     }
     let cases: Vec<case::Case> = group.episodes().iter().flat_map(case::cases).collect();
-    let found = counting::count(&cases, known, *facts, *most);
+    let found = counting::count(&cases, known, limits);
     (found.rules, found.hypotheses, cases.len())
 }
 
@@ -205,8 +230,13 @@ fn bundle(group: &Group, playbook: &Playbook, settings: &Settings, random: &mut 
     if settings.mode == Mode::Silent {
         return Vec::new();
     }
-    let known: Vec<(Vec<Condition>, String)> = playbook.entries.iter().filter_map(|entry| rule(&entry.text)).collect();
-    let (rules, hypotheses, cases) = counted(group, &known, settings, random);
+    let has_status = |entry: &Entry, status: &str| entry.extra("status") == Some(status);
+    // A queued entry was not shown yet.
+    let shown = playbook.entries.iter().filter(|entry| !has_status(entry, "queued"));
+    let known: Vec<(Vec<Condition>, String)> = shown.filter_map(|entry| rule(&entry.text)).collect();
+    // The host shows many tasks in every second attempt, or in all.
+    let again = playbook.attempt / 2;
+    let (rules, hypotheses, cases) = counted(group, &known, (settings, again), random);
     log::info(&format!("{} rules of {hypotheses} that were compared, counted in {cases} decisions", rules.len()));
     let mut rules = match settings.mode {
         Mode::Shuffled => placebo::shuffled(&rules, &tools(group), random),
@@ -214,13 +244,15 @@ fn bundle(group: &Group, playbook: &Playbook, settings: &Settings, random: &mut 
     };
     rules.truncate(*MOST.end() / 2);
     let texts: BTreeSet<String> = rules.iter().map(|rule| plain(&rule.text())).collect();
-    let is_bundled = |entry: &&Entry| entry.extra.iter().any(|(name, value)| name == "status" && value == "bundled");
+    let is_bundled = |entry: &&Entry| has_status(entry, "bundled");
     let leaves = playbook.entries.iter().filter(is_bundled).filter(|entry| !texts.contains(&plain(&entry.text)));
     let leaves = leaves.take(*MOST.end() / 2).map(|entry| {
         Proposal::retire(entry.id.clone(), "fewer of the decisions seen so far would have been right with it")
     });
     let episodes = group.episodes().len();
-    let added = rules.iter().map(|rule| rule.show(Proposal::add_entry(rule.entry(), rule.effect(episodes))));
+    let entries = settings.entries(&rules, playbook);
+    let added =
+        rules.iter().zip(entries).map(|(rule, entry)| rule.show(Proposal::add_entry(entry, rule.effect(episodes))));
     leaves.chain(added).collect()
 }
 
@@ -239,6 +271,7 @@ impl Reflector for Rules {
                 "",
                 "for environments without reviews: the signal that says how good a turn or an episode was, more is better; empty: the reward",
             ),
+            OptionSpec::new("pairs", "on", "on, or off for control arms: no rule says which look-up it needs"),
             OptionSpec::new("mode", "rules", "rules, or a placebo for control arms: silent or shuffled"),
         ]
     }
@@ -253,26 +286,27 @@ impl Reflector for Rules {
         let tasks = group.episodes().iter().map(|episode| episode.task().id);
         if matches!(settings.write, Write::Entries) && counting::has_many_tasks(tasks) {
             // The host gives every call of a run the same seed.
-            let mut random = Random::new(context.seed ^ Random::new(group.episodes().len() as u64).next_u64());
+            let number = (u64::from(playbook.attempt) << 32) + group.episodes().len() as u64;
+            let mut random = Random::new(context.seed ^ Random::new(number).next_u64());
             return Ok(bundle(group, playbook, &settings, &mut random));
         }
-        let Settings { facts, most, mode, write, .. } = settings;
-        let candidates = match mode {
+        let candidates = match settings.mode {
             Mode::Silent => return Ok(Vec::new()),
-            Mode::Rules => candidate::gather(group, facts),
-            Mode::Shuffled => placebo::shuffled(&candidate::gather(group, facts), &tools(group), &mut random),
+            Mode::Rules => candidate::gather(group, settings.facts),
+            Mode::Shuffled => placebo::shuffled(&candidate::gather(group, settings.facts), &tools(group), &mut random),
         };
         let mut seen = known(playbook);
         let mut fresh: Vec<Candidate> =
             candidates.into_iter().filter(|candidate| seen.insert(plain(&candidate.text()))).collect();
-        fresh.truncate(most);
+        fresh.truncate(settings.most);
         let episodes = group.episodes().len();
-        Ok(match write {
+        Ok(match &settings.write {
             Write::Entries => fresh
                 .iter()
-                .map(|candidate| candidate.show(Proposal::add_entry(candidate.entry(), candidate.effect(episodes))))
+                .zip(settings.entries(&fresh, playbook))
+                .map(|(candidate, entry)| candidate.show(Proposal::add_entry(entry, candidate.effect(episodes))))
                 .collect(),
-            Write::Section(name) => grown(&name, playbook, &fresh, &mut random, episodes).into_iter().collect(),
+            Write::Section(name) => grown(name, playbook, &fresh, &mut random, episodes).into_iter().collect(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Decisions as numbers, so that thousands of rules can be counted over thousands of decisions.
 
+use crate::covering::Sample;
 use crate::reading::{Decision, Decisions};
 use clawhost_sdk::Random;
 use clawhost_sdk::review::Condition;
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Most values of a fact that are conditions. A fact with more names the case.
 const MOST_VALUES: usize = 12;
-/// Fewest decisions in which a condition must hold. Fewer cannot be counted on two halves.
+/// Fewest observations in which a condition must hold. Fewer cannot be counted on two halves.
 const LEAST_SEEN: usize = 6;
 /// The first episodes, which were played before anything was proposed: the smallest batch of a budget.
 const FIRST: usize = 8;
@@ -45,6 +46,9 @@ pub(crate) struct Row {
     pub(crate) deed: u16,
     /// How good it was, from 0 to 1.
     pub(crate) worth: f64,
+    /// What its worth was observed with: all decisions of an episode, if one number stands for all of them; else the decision alone. Rows of
+    /// one observation stand together.
+    pub(crate) observation: usize,
     /// The right action, if a text named it.
     pub(crate) hinted: Option<u16>,
     /// Which half of the tasks it is in.
@@ -76,9 +80,9 @@ pub(crate) struct Table {
     pub(crate) is_direct: bool,
 }
 
-/// One of two halves, by the task's name, so that all decisions of a task are in one half.
-fn half(task: &str) -> usize {
-    let seed = task.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
+/// One of two halves, by the task's name, so that all decisions of a task are in one half. `again` halves the tasks in another way.
+fn half(task: &str, again: u32) -> usize {
+    let seed = task.bytes().fold(u64::from(again), |sum, byte| sum.wrapping_mul(257).wrapping_add(u64::from(byte)));
     Random::new(seed).below(2) as usize
 }
 
@@ -107,28 +111,32 @@ fn firsts<'a>(rows: &'a [Row], decisions: &'a Decisions) -> impl Iterator<Item =
     rows.iter().filter(is_first)
 }
 
-/// The conditions that can be counted.
-fn conditions(all: &[&Decision]) -> Vec<Condition> {
-    let mut values: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for (fact, value) in all.iter().flat_map(|one| &one.known) {
-        *values.entry(fact).or_default().entry(value).or_default() += 1;
+/// The conditions that can be counted, of decisions with their observations.
+fn conditions(all: &[(usize, &Decision)]) -> Vec<Condition> {
+    let mut values: BTreeMap<&str, BTreeMap<&str, BTreeSet<usize>>> = BTreeMap::new();
+    for (observation, one) in all {
+        for (fact, value) in &one.known {
+            values.entry(fact).or_default().entry(value).or_default().insert(*observation);
+        }
     }
     values.retain(|_, values| (2..=MOST_VALUES).contains(&values.len()));
     let often = values
         .into_iter()
-        .flat_map(|(fact, values)| values.into_iter().map(move |(value, times)| (fact, value, times)));
+        .flat_map(|(fact, values)| values.into_iter().map(move |(value, seen)| (fact, value, seen.len())));
     let often = often.filter(|(_, _, times)| *times >= LEAST_SEEN);
     often.map(|(fact, value, _)| Condition { fact: fact.into(), value: value.into() }).collect()
 }
 
 impl Table {
     /// A table of decisions. `stratum` says which rule of the playbook decides where these facts are known, from 1.
-    pub(crate) fn new(decisions: &Decisions, stratum: impl Fn(&Decision) -> u16) -> Self {
+    pub(crate) fn new(decisions: &Decisions, stratum: impl Fn(&Decision) -> u16, again: u32) -> Self {
         let showers = showers(&decisions.all);
         let looks: BTreeSet<&str> = showers.iter().map(|shower| shower.deed.as_str()).collect();
         let counted: Vec<(usize, &Decision)> =
             decisions.all.iter().enumerate().filter(|(_, one)| !looks.contains(one.deed.as_str())).collect();
-        let conditions = conditions(&counted.iter().map(|(_, one)| *one).collect::<Vec<_>>());
+        let observation = |decision: usize, one: &Decision| if decisions.in_steps { decision } else { one.episode };
+        let conditions =
+            conditions(&counted.iter().map(|(place, one)| (observation(*place, one), *one)).collect::<Vec<_>>());
         let numbers: BTreeMap<(&str, &str), u16> =
             (0..).zip(&conditions).map(|(number, one)| ((one.fact.as_str(), one.value.as_str()), number)).collect();
         let mut deeds: Vec<String> = Vec::new();
@@ -148,8 +156,9 @@ impl Table {
             holds.sort_unstable();
             let hinted = one.hinted.as_ref().filter(|hinted| !looks.contains(hinted.as_str())).map(&mut deed);
             let task = decisions.tasks.get(one.episode).map_or("", String::as_str);
-            let (deed, half, stratum) = (deed(&one.deed), half(task), stratum(one));
-            rows.push(Row { decision, holds, deed, worth, hinted, half, stratum });
+            let (deed, half, stratum) = (deed(&one.deed), half(task, again), stratum(one));
+            let observation = observation(decision, one);
+            rows.push(Row { decision, holds, deed, worth, observation, hinted, half, stratum });
         }
         let mut places = vec![Vec::new(); conditions.len()];
         for (number, row) in (0..).zip(&rows) {
@@ -162,8 +171,9 @@ impl Table {
         let first: Vec<&Row> = firsts(&rows, decisions).collect();
         let times = |deed: u16| first.iter().filter(|other| other.deed == deed).count() as f64;
         let habit = first.iter().map(|row| row.deed).find(|deed| times(*deed) >= HABIT * first.len() as f64);
-        let base = first.iter().map(|row| row.worth).sum::<f64>() + BASE * PRIOR;
-        let base = base / (first.len() as f64 + PRIOR);
+        let mut own = Sample::default();
+        first.iter().for_each(|row| own.add(row.worth, row.observation));
+        let base = own.mean_with(BASE, PRIOR);
         let is_direct = decisions.in_steps || rows.len() as f64 <= ALONE * decisions.episodes.len() as f64;
         Self { conditions, deeds, rows, places, showers, habit, has_hints: decisions.has_hints, base, is_direct }
     }

@@ -370,3 +370,38 @@ fn it_knows_no_environment() {
         }
     }
 }
+
+/// The text of each proposed entry, with the texts or ids of what it needs.
+fn needs(proposals: &[Proposal]) -> Vec<(String, Vec<String>)> {
+    let entries: Vec<&Entry> = proposals
+        .iter()
+        .map(|proposal| match &proposal.change {
+            Change::Add(entry) => entry,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let named = |need: &String| {
+        entries.iter().find(|entry| entry.id == *need).map_or_else(|| need.clone(), |entry| entry.text.clone())
+    };
+    entries.iter().map(|entry| (entry.text.clone(), entry.needs.iter().map(named).collect())).collect()
+}
+
+#[test]
+fn a_rule_on_a_fact_that_must_be_looked_up_needs_the_look_up() {
+    let look = "when size is unknown: call measure {}";
+    let paint = r#"call paint {"with": "<brush>"}"#;
+    let check = |playbook: &Playbook, options: &[(&str, &str)], looks: &str| {
+        let proposals = reflect::<Rules>(vec![ended("e", REVIEW)], playbook, options).unwrap();
+        let expect = |text: &str| match text.contains("size is small") {
+            true if !looks.is_empty() => vec![looks.to_owned()],
+            _ => Vec::new(),
+        };
+        let found = needs(&proposals);
+        assert!(found.iter().any(|(text, _)| *text == format!("when size is small: {paint}")));
+        found.iter().for_each(|(text, needs)| assert_eq!(*needs, expect(text), "{text}"));
+    };
+    check(&empty(), &[], look);
+    let known = Playbook::new(vec![Entry { id: "e-1".into(), ..Entry::new(look) }]);
+    check(&known, &[], "e-1");
+    check(&empty(), &[("pairs", "off")], "");
+}
