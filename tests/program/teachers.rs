@@ -145,7 +145,7 @@ fn a_teacher_that_fails_stops_the_run_which_continues_from_there() {
         if number > 70 && is_broken.load(std::sync::atomic::Ordering::Relaxed) {
             return Reply::Http(400, vec![], "out of order".to_owned());
         }
-        let answer = crate::client::send(&inner, "/v1/completions", &[], request.body.to_string().as_bytes()).answer();
+        let answer = client::send(&inner, "/v1/completions", &[], request.body.to_string().as_bytes()).answer();
         Reply::Http(answer.status, vec![], answer.json().to_string())
     });
     let endpoint = format!("openai:large@{}", front.base_url());

@@ -271,7 +271,7 @@ fn a_dry_run_of_weights_shows_the_plan() {
     assert!(told.contains("training    4 iterations of 32 episodes in groups of 8: 128, and 384 at most"), "{told}");
     assert!(told.contains("model       99,456 weights, context 64") && told.contains("digest      "), "{told}");
     assert!(
-        told.contains("learns      all weights by dapo, Muon and AdamW, rate 0.002\njudged by   finished\n"),
+        told.contains("learns      all weights by dapo, Muon and AdamW, rate 0.002\ncredit      of the episode, for all of its turns\njudged by   finished\n"),
         "{told}"
     );
     let adapter = game.bench.out(&game.words(&["--adapter-rank", "8", "--objective", "grpo", "--rate", "0.001"]));
