@@ -29,7 +29,7 @@ async fn a_pair_is_tried_and_deployed_together() {
         Ok(all.map(|entry| proposal(Change::Add(entry))).to_vec())
     };
     let world = World::new(Proposer::by(pair));
-    let report = world.learn(&small()).await;
+    let report = world.learn(&WorldPlan { iterations: 8, ..small() }).await;
     assert_eq!((status(&report, RED), status(&report, NEUTRAL)), ("deployed", "deployed"), "{report:#?}");
     let version = world.store.versions("lights").pop().unwrap();
     let served: Playbook = serde_json::from_value(version.document).unwrap();

@@ -8,7 +8,7 @@ impl Reflector for Guest {
     const NAME: &'static str = "hostile-proposals";
 
     fn reflect(_: &Group, _: &Playbook, _: &Context) -> Result<Vec<Proposal>> {
-        Ok((0..10_000).map(|number| Proposal::add(number.to_string(), "more")).collect())
+        Ok((0..5_000).map(|number| Proposal::add(number.to_string(), "more")).collect())
     }
 }
 
