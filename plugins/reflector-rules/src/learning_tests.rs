@@ -241,5 +241,8 @@ fn one_reward_for_several_decisions_is_one_observation() {
         (0..60).map(of_run).sum()
     };
     let (two, sixteen) = (found(2), found(16));
-    assert!(sixteen.abs_diff(two) * 10 <= two, "{sixteen} rules by chance with sixteen decisions for a reward, {two} with two");
+    assert!(
+        sixteen.abs_diff(two) * 10 <= two,
+        "{sixteen} rules by chance with sixteen decisions for a reward, {two} with two"
+    );
 }
