@@ -379,7 +379,7 @@ struct Plugged {
 }
 
 impl Plugged {
-    fn new(fails: bool) -> RoutingPlugin {
+    fn plugin(fails: bool) -> RoutingPlugin {
         let router = Arc::new(Self { identity: identity("plugged"), about: about("plugged"), fails });
         RoutingPlugin { router, options: Vec::new() }
     }
@@ -423,7 +423,7 @@ async fn answered(model: &RoutedModel, texts: &[(Role, &str)]) -> String {
 async fn a_plugin_decides_for_an_episode_and_its_failures_are_counted() {
     let failures = Arc::new(RoutingFailures::default());
     let plain = RoutedModel::new("lights", Arc::new(router(false)), models(waits)).unwrap();
-    let plugged = plain.clone().with_plugin(Plugged::new(false), failures.clone());
+    let plugged = plain.clone().with_plugin(Plugged::plugin(false), failures.clone());
     assert_ne!(plugged.identity(), plain.identity(), "something else decides");
     let long = "a request of many more than twenty characters";
     assert_eq!(answered(&plugged, &[(Role::User, "red")]).await, "dear");
@@ -432,7 +432,7 @@ async fn a_plugin_decides_for_an_episode_and_its_failures_are_counted() {
     assert_eq!(answered(&plugged, &later).await, "dear", "one decision for all turns");
     assert!(failures.all().is_empty());
 
-    let failing = plain.with_plugin(Plugged::new(true), failures.clone());
+    let failing = plain.with_plugin(Plugged::plugin(true), failures.clone());
     for _ in 0..3 {
         assert_eq!(answered(&failing, &[(Role::User, "red")]).await, "cheap", "the incumbent");
     }

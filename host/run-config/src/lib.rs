@@ -32,6 +32,7 @@ mod resolve;
 mod sample;
 mod spec;
 mod spec_patch;
+mod spec_weights;
 mod sweep;
 mod unknown;
 mod value;
@@ -51,10 +52,10 @@ pub use price::Price;
 pub use problem::{Part, Problem, Problems};
 pub use sample::sample;
 pub use spec::{
-    AdapterSpec, AllowanceSpec, Amount, BudgetSpec, CreditUnit, EpisodeCost, EvaluateSpec, EvolveSpec, HarnessSpec,
-    LayerSpec, LearnSpec, Optimizer, PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, ScheduleKind, Truncated,
-    WeightsSpec, Work,
+    AllowanceSpec, Amount, BudgetSpec, EpisodeCost, EvaluateSpec, EvolveSpec, HarnessSpec, LayerSpec, LearnSpec,
+    PlaySpec, PlaybookSpec, PolicySpec, RouterSpec, RunSpec, ScheduleKind, Work,
 };
+pub use spec_weights::{AdapterSpec, CreditUnit, Optimizer, Truncated, WeightsSpec};
 pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
 pub use unknown::nearest;
 pub use value::{Source, Value};

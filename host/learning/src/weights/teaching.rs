@@ -112,7 +112,7 @@ mod tests {
     fn batch() -> Batch {
         let sequence = |first: u32| GeneratedSequence {
             tokens: vec![first, first + 1, first + 2],
-            mask: vec![false, first % 2 == 0, true],
+            mask: vec![false, first.is_multiple_of(2), true],
         };
         let generated = |first: u32, temperature: f32| Generated {
             sequences: vec![sequence(first), sequence(first + 1)],
@@ -136,7 +136,7 @@ mod tests {
         let members = vec![member(10), empty, member(20)];
         let group = Group { task: "a".into(), seed: 1, drawn: Vec::new(), propensity: 1.0, members };
         let state_id = StateId(Digest::of(b"state"));
-        Batch { number: 0, state_id, groups: vec![group], proposals: Vec::new(), removed: Removed::default() }
+        Batch { number: 0, state_id, groups: vec![group], answers: Vec::new(), removed: Removed::default() }
     }
 
     async fn filled(teacher: Numbers) -> (Staged<()>, Batch, Arc<Numbers>) {
