@@ -27,6 +27,9 @@ pub struct Game {
     pub iterations: u64,
     /// The learning rate, for demonstrations and for rewards.
     pub rate: f64,
+    /// The sampling temperature while the model learns from rewards. A hotter one tries what the model finds unlikely: a model that is sure too
+    /// early fails at some tasks in every episode of a group, and learns nothing from it. Tests are at temperature 1.
+    pub temperature: f32,
     /// Number of demonstrations.
     pub demonstrations: u64,
     /// Demonstrations per step.
@@ -56,12 +59,13 @@ impl Game {
             demonstrate: options(&[("demonstrate", "clumsy")]),
             reward: ("reward_signal.wasm", options(&[("name", "distance"), ("equals", "0"), ("absent", "0")])),
             groups: 32,
-            group: 16,
+            group: 8,
             iterations: 180,
-            rate: 2e-3,
+            rate: 3e-3,
+            temperature: 1.5,
             demonstrations: 8192,
             batch: 128,
-            target: 0.45,
+            target: 0.6,
             max_turns: 8,
             max_tokens: 4,
             tests: 400,
@@ -78,11 +82,12 @@ impl Game {
             reward: ("reward_exact.wasm", Vec::new()),
             groups: 64,
             group: 8,
-            iterations: 400,
+            iterations: 200,
             rate: 3e-3,
+            temperature: 1.0,
             demonstrations: 16_384,
             batch: 64,
-            target: 0.35,
+            target: 0.5,
             max_turns: 1,
             max_tokens: 5,
             tests: 800,

@@ -136,8 +136,14 @@ impl<'a> GameTrial<'a> {
         };
         let weights =
             WeightsPorts { weights: self.weights.clone(), demonstrator: Some(self.demonstrator()), teaching: None };
+        let policy = match teacher {
+            Teacher::Demonstrations => self.ports.policy.clone(),
+            Teacher::Rewards | Teacher::ShuffledRewards => {
+                policy(self.model.clone(), self.game.temperature, self.game.max_tokens)
+            }
+        };
         let ports = LearnPorts {
-            play: Ports { store: learning.clone(), rewards, ..self.ports.clone() },
+            play: Ports { store: learning.clone(), rewards, policy, ..self.ports.clone() },
             learning,
             stages: vec![Box::new(WeightsStage::new(plan, weights))],
             source: None,

@@ -92,5 +92,5 @@ pub(super) fn text(demo: &WeightsDemo, found: &WeightsProof, drawing: &Path) -> 
 pub(super) fn draw(path: &Path, found: &WeightsProof) -> anyhow::Result<()> {
     let curve = |one: &GameProof| Curve { name: one.game.name.to_owned(), points: learn_summary::curve(&one.rewards) };
     let curves: Vec<Curve> = found.games.iter().map(curve).collect();
-    Ok(svg(path, "Training reward of a tiny model", ("iteration (512 episodes)", "mean reward"), &curves, &[])?)
+    Ok(svg(path, "Training reward of a tiny model", ("iteration", "mean reward"), &curves, &[])?)
 }
