@@ -51,9 +51,10 @@ fn turns_learn_from_their_judge_and_the_outcome_stays_that_of_the_episode() {
     };
     // The judge's votes decide nothing about episodes: an outcome is there.
     let (by_episode, ..) = learned(&["--credit", "episode"]);
-    assert_eq!(by_episode["weights"]["before"], by_episode["weights"]["after"], "equal outcomes teach nothing");
+    assert_eq!(by_episode["learn"]["learned"], 0, "equal outcomes teach nothing: {by_episode}");
     let (by_turn, first, last) = learned(&["--credit", "judge", "--credit-weight", "0.5"]);
-    assert_ne!(by_turn["weights"]["before"], by_turn["weights"]["after"]);
+    assert_eq!(by_turn["learn"]["learned"], 10, "{by_turn}");
+    assert_ne!(by_episode["weights"]["after"], by_turn["weights"]["after"]);
     assert!(last > first + 0.15, "the share of turns that the judge likes: {first}, then {last}");
     let shown = bench.json(&["episodes", "list", "--limit", "1"]);
     let episode = bench.json(&["episodes", "show", shown[0]["id"].as_str().unwrap()]);

