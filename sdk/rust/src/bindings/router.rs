@@ -21,7 +21,8 @@ pub mod exports {
             /// key. It gives every candidate a probability and draws one with the seed of the context: equal seeds must give equal choices. The host
             /// records the probabilities, from which it estimates later what another router would have earned.
             ///
-            /// Unstable: it may change within the 0.1 track, and plugins are then built again.
+            /// Unstable: it may change within the 0.1 track, and plugins are then built again. All of it is behind the feature `routing`; the interface
+            /// itself is not, because tools that do not know the feature would miss it in the world.
             #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
             pub mod router {
                 #[used]
