@@ -39,7 +39,7 @@ fn turns_learn_from_their_judge_and_the_outcome_stays_that_of_the_episode() {
         let (grant, model) = (format!("llm:judge=openai:m@{}", stub.base_url()), model.display().to_string());
         let words = ["learn", &plugin, "--layer", "weights", "--model", &model, "--seed", "7", "-q"];
         let rewards = ["--reward", &outcome, "--reward", &judged, "--grant", &grant];
-        let few = ["--iterations", "10", "--episodes", "32", "--group", "8", "--max-tokens", "2", "--refills", "0"];
+        let few = ["--episodes", "32", "--group", "8", "--max-tokens", "2", "--refills", "0", "--warmup", "0"];
         let looks = ["--test-pairs", "0", "--evaluate-every", "0"];
         let shown = ["--demonstrations", "demonstrate=clumsy", "--demonstrations-steps", "10"];
         let all = [&words[..], &rewards, &few, &looks, &shown, credit].concat();
@@ -50,10 +50,11 @@ fn turns_learn_from_their_judge_and_the_outcome_stays_that_of_the_episode() {
         (document, share(&votes[..third]), share(&votes[2 * third..]))
     };
     // The judge's votes decide nothing about episodes: an outcome is there.
-    let (by_episode, ..) = learned(&["--credit", "episode"]);
-    assert_eq!(by_episode["learn"]["learned"], 0, "equal outcomes teach nothing: {by_episode}");
-    let (by_turn, first, last) = learned(&["--credit", "judge", "--credit-weight", "0.5"]);
-    assert_eq!(by_turn["learn"]["learned"], 10, "{by_turn}");
+    let (by_episode, ..) = learned(&["--credit", "episode", "--iterations", "3"]);
+    assert_eq!(by_episode["learn"]["learned"], 0, "equal outcomes teach nothing");
+    let (by_turn, first, last) =
+        learned(&["--credit", "judge", "--credit-weight", "0.5", "--iterations", "20", "--rate", "0.005"]);
+    assert!(by_turn["learn"]["learned"].as_u64() > Some(10), "{}", by_turn["learn"]["learned"]);
     assert_ne!(by_episode["weights"]["after"], by_turn["weights"]["after"]);
     assert!(last > first + 0.15, "the share of turns that the judge likes: {first}, then {last}");
     let shown = bench.json(&["episodes", "list", "--limit", "1"]);
