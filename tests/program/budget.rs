@@ -112,7 +112,8 @@ fn a_budget_in_tokens_or_money_becomes_episodes() {
     let limited: Vec<&str> = limited.iter().map(String::as_str).collect();
     let stopped = bench.run(&joined(&words, &limited));
     assert_eq!(stopped.status.code(), Some(6), "{stopped:?}");
-    bench.json(&["run", &shop, "--episodes", "8", "--max-turns", "1", "--seed", "2"]);
+    let longer = "be brief ".repeat(40);
+    bench.json(&["run", &shop, "--episodes", "8", "--system-prompt", &longer, "--seed", "2"]);
     let document = bench.json(&joined(&words, &["--budget-tokens", amount, "--resume"]));
     assert_eq!(document["learn"]["budget"]["budget"], 100, "{}", document["learn"]["budget"]);
     assert!(sum(&document, &["train", "gate"]) <= 100, "{}", document["episodes"]);
