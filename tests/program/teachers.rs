@@ -138,7 +138,7 @@ fn a_teacher_that_fails_stops_the_run_which_continues_from_there() {
     let Some(distilling) = Distilling::new("a_teacher_that_fails") else { return };
     let bench = &distilling.game.bench;
     let (served, _, _gateway) = distilling.served();
-    // In front of the gateway: after the check and the first two iterations it fails, until it is told otherwise.
+    // A proxy before the gateway. It passes the check and two iterations on, and then answers with errors while `broken` is set.
     let (inner, broken) = (served.address.clone(), std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
     let is_broken = broken.clone();
     let front = Stub::start(move |number, request| {

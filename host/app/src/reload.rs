@@ -118,7 +118,7 @@ impl Configuration {
         Ok((self.change(&file, &Silent)?, waiting))
     }
 
-    /// The names of the routers under the file as it is now. An invalid file names none: whoever reads it next says why.
+    /// The names of the routers under the file as it is now. None if the file is invalid; the reader that opens the models reports the reason.
     fn router_names(&self) -> BTreeSet<String> {
         self.models.router_names(&GatewayFile::of(&self.folder).unwrap_or_default())
     }

@@ -61,8 +61,8 @@ impl Prices {
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The cost of tokens.
-    fn of(self, usage: Usage) -> f64 {
+    /// The cost of tokens, in the currency of the prices.
+    pub fn of(self, usage: Usage) -> f64 {
         (usage.prompt_tokens as f64 * self.input + usage.completion_tokens as f64 * self.output) / 1e6
     }
 }

@@ -61,8 +61,8 @@ enum Place {
     Last,
 }
 
-/// How good some decisions were. Decisions that share one reward are one observation: it says nothing about each of them alone, and counting it
-/// several times would take chance for evidence.
+/// The mean reward of some decisions. Decisions that share one reward count as one observation: the reward is of all of them together, and
+/// counting it for each would make the interval too narrow.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sample {
     /// Number of observations.

@@ -210,8 +210,8 @@ fn an_action_that_shows_a_fact_is_proposed_as_a_look() {
     assert_eq!(texts.last().map(String::as_str), Some("when height is unknown: answer measure"), "looks stand last");
 }
 
-/// Episodes of several decisions, judged by one reward each. Facts and actions differ between episodes and not within one, so that the number
-/// of decisions says nothing.
+/// Episodes of several decisions, judged by one reward each. Facts and actions differ between episodes and not within one, so that more
+/// decisions carry no more information.
 fn shared_rewards(decisions: usize, reward: impl Fn(usize) -> f64) -> Vec<Episode> {
     let episode = |number: usize| {
         let recording = Recording::of(Task::new("train", format!("t{number}"), "")).named(format!("e{number}"));

@@ -4,6 +4,7 @@ use super::estimate;
 use super::reading::Reading;
 use crate::runs::Estimate;
 use clawhost_core::{RunKind, Usage};
+use clawhost_providers::Prices;
 use clawhost_run_config::Price;
 use serde::Serialize;
 
@@ -63,9 +64,10 @@ pub struct RunCost {
     pub per_point: Option<PerPoint>,
 }
 
-fn money(price: Option<Price>, usage: Usage) -> Option<f64> {
+/// The cost of tokens. `None`: the price is unknown.
+pub(crate) fn money(price: Option<Price>, usage: Usage) -> Option<f64> {
     let Price { input, output } = price?;
-    Some((usage.prompt_tokens as f64 * input + usage.completion_tokens as f64 * output) / 1e6)
+    Some(Prices { input, output }.of(usage))
 }
 
 impl Ranged {

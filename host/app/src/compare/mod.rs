@@ -8,6 +8,7 @@ mod curves;
 mod difference;
 mod reading;
 
+pub(crate) use cost::money;
 pub use cost::{PerPoint, Point, Ranged, RunCost, Spent};
 pub use curves::draw_curves;
 pub use difference::{Compared, Obstacle, RunDifference, Unlike};

@@ -4,6 +4,7 @@
 //! mean is an estimate. Lessons lengthen prompts, so training may cost more than it says; the limits of tokens and money stop a run exactly.
 
 use super::harness;
+use crate::compare::money;
 use crate::resume::Start;
 use crate::runs::run_id;
 use crate::session::Session;
@@ -14,7 +15,7 @@ use clawhost_run_config::{AllowanceSpec, Amount, EpisodeCost, HarnessSpec, Key, 
 
 /// Fewest episodes of a run that says what an episode costs: the standard error of the mean is then a third of the deviation of an episode.
 const FEWEST_MEASURED: u64 = 8;
-/// Most episodes of a budget, as of one that names them.
+/// Most episodes of a budget; the same bound as that of the option `budget`.
 const MOST: u64 = 1_000_000;
 
 /// Converts the allowance of a run, if it has one and no episodes yet. A run that is resumed keeps its number of episodes, whatever was played since.
@@ -57,7 +58,7 @@ fn key(amount: Amount) -> Key {
     }
 }
 
-/// The specification of a run. A run that this version cannot read says nothing.
+/// The specification of a run. `None`: this version cannot read it.
 fn specification(row: &RunRow) -> Option<RunSpec> {
     RunSpec::from_document(row.config.0.clone()).ok()
 }
@@ -110,12 +111,9 @@ fn measured(
 }
 
 fn cost(amount: Amount, price: Option<Price>, used: Usage) -> f64 {
-    match (amount, price) {
-        (Amount::Tokens(_), _) => used.tokens() as f64,
-        (Amount::Money(_), Some(Price { input, output })) => {
-            (used.prompt_tokens as f64 * input + used.completion_tokens as f64 * output) / 1e6
-        }
-        // Refused when the run was specified.
-        (Amount::Money(_), None) => 0.0,
+    match amount {
+        Amount::Tokens(_) => used.tokens() as f64,
+        // A run without a price is refused when it is specified.
+        Amount::Money(_) => money(price, used).unwrap_or(0.0),
     }
 }

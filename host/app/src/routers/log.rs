@@ -1,7 +1,7 @@
 //! The log of a router: decisions with their outcomes, one JSON document a line, the oldest first.
 //!
-//! Runs replace the file; gateways append to it. Whoever writes holds the lease of the router. A log that has grown too long to be read would stop
-//! promotions and replays, so both drop its oldest decisions.
+//! Learning runs replace the file, and gateways append to it. Each holds the lease of the router while it writes. Both drop the oldest
+//! decisions of a long log, because a log above the limit of what is read would stop promotions and replays.
 
 use super::candidate::DecisionKey;
 use super::files::{router_file, unusable};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct RouterPlugins(BTreeMap<String, (String, RoutingPlugin)>);
 
 impl RouterPlugins {
-    /// Loads the plugins that the files of these routers name. A file that cannot be used is skipped: whoever opens its router says so.
+    /// Loads the plugins that the files of these routers name. A file that cannot be used is skipped here; opening its router reports the reason.
     ///
     /// # Errors
     /// A plugin cannot be loaded, or refuses its options.

@@ -1,8 +1,8 @@
-//! When nothing is found: reflectors are told to try something else.
+//! Stagnation: if training finds no lesson for some time, reflectors are asked for another approach.
 //!
 //! A *round* is a batch in which reflectors were asked. Rounds stagnate if training finds nothing: no entry was admitted and none is on trial or
 //! waits for one, so that proposals were absent, refused or known; or trials end one after the other without an admission. Then the attempt
-//! changes, and reflectors see its number and the lessons that were tried in vain. Only training decides this. Entries that are on trial
+//! changes, and reflectors see its number and the lessons that were tried and not admitted. Only training decides this. Entries that are on trial
 //! because of the gate's decision about them do not count.
 
 use super::{Admission, Harness, Record, TRIAL_SLOTS};

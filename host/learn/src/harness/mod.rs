@@ -80,7 +80,8 @@ pub(crate) struct Record {
     /// Entries with which a merger was turned down.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) apart: BTreeSet<EntryId>,
-    /// Whether the gate, not a proposal, brought it to its present trial. What becomes of it then says nothing about the proposals.
+    /// Whether its present trial follows a decision of the gate instead of a proposal. The result of such a trial does not count towards
+    /// stagnation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resumed: bool,
     /// The normalised lesson for duplicate detection; computed on demand.

@@ -82,14 +82,14 @@ fn mark(proposal: &mut Proposal, part: Option<&str>) {
     entry.tags.extend(part.map(|part| format!("{PART_TAG}{part}")).filter(|tag| !entry.tags.contains(tag)));
 }
 
-/// What reflectors are told.
+/// The part of a reflector's input that the harness supplies: the playbook, the attempt and the lessons that were tried and not admitted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Knowledge {
     /// All entries that may be shown, and the sections.
     pub(crate) playbook: Playbook,
     /// How often another approach was asked for.
     pub(crate) attempt: u32,
-    /// What training tried in vain.
+    /// Lessons that were tried in training and not admitted.
     pub(crate) tried: Vec<Entry>,
 }
 
