@@ -7,13 +7,29 @@ use clawhost_core::{
     About, Attributes, Digest, Environment as _, ModelRouter as _, PluginIdentity, PluginStore, Reflector as _,
     Reward as _, RoutingPlugin,
 };
-use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants};
+use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants, RouterPlugin};
 use clawhost_learning::Reflecting;
 use clawhost_play::ScoringRule;
 use clawhost_run_config::{Key, PluginSpec, RewardSpec, nearest};
 use clawhost_store::Store;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Loads a router plugin, and checks its options. Returns its component, too.
+///
+/// # Errors
+/// It cannot be read or loaded, or refuses the options.
+pub(crate) async fn open_router(
+    host: &Host,
+    spec: &PluginSpec,
+    events: &dyn EventSink,
+) -> Result<(RouterPlugin, Vec<u8>), AppError> {
+    let bytes = host.read(Path::new(&spec.path))?;
+    let router = announced(host, events, host.router(&spec.path, &bytes)).await?;
+    check_options(router.about(), &spec.options)?;
+    router.check_options(&spec.options).await?;
+    Ok((router, bytes))
+}
 
 /// Loads plugins for one operation.
 pub(crate) struct Plugins<'a> {
@@ -89,10 +105,7 @@ impl Plugins<'_> {
 
     /// Loads a router. It gets no grants, so none can be missing.
     pub(crate) async fn router(&self, spec: &PluginSpec) -> Result<RoutingPlugin, AppError> {
-        let bytes = self.host.read(Path::new(&spec.path))?;
-        let router = self.load(self.host.router(&spec.path, &bytes)).await?;
-        check_options(router.about(), &spec.options)?;
-        router.check_options(&spec.options).await?;
+        let (router, bytes) = open_router(self.host, spec, self.events).await?;
         self.warn_of_namesakes(router.identity(), "router").await?;
         keep_plugin(self.store, router.identity(), "router", bytes).await?;
         Ok(RoutingPlugin { router: Arc::new(router), options: spec.options.clone() })

@@ -3,11 +3,12 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelFactory;
 use crate::plugins::Plugins;
-use crate::routers::{RouterPluginSource, granted_routers};
+use crate::routers::{RouterPlugins, granted_routers};
 use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId, RunKind};
+use clawhost_engine::ModelGrants;
 use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, Unread, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, Key, PluginSpec, RewardSpec};
 use serde::Serialize;
@@ -127,7 +128,10 @@ pub async fn score(
         concurrency,
         workspace.secrets().clone(),
     );
-    let routers = RouterPluginSource::new(workspace).load(granted_routers(&request.grants), events).await;
+    let (host, store, none) = (workspace.host()?, workspace.store(), ModelGrants::default());
+    let plugins = Plugins { host: &host, store: &store, grants: &none, events };
+    let folder = workspace.settings().models.routers.as_deref();
+    let routers = RouterPlugins::load(&plugins, folder, granted_routers(&request.grants)).await;
     models.set_router_plugins(routers.map_err(|error| error.of_option(Key::Grants))?);
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
@@ -138,7 +142,6 @@ pub async fn score(
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Shared)?;
         wanted.push((lease.ok_or_else(|| RequestError::RunBusy { run: row.id.0.clone() })?, row.id));
     }
-    let (host, store) = (workspace.host()?, workspace.store());
     let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None, part: None };
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };

@@ -236,6 +236,8 @@ impl ServedModels {
         }
         let models = self.listed(&file.models, &opened, &routers);
         check_models(&models)?;
+        // Nothing can fail from here on.
+        routers.values_mut().for_each(ServedRouter::take_over);
         (self.sections, self.configured, self.routers) = (file.models.clone(), opened, routers);
         Ok(models)
     }

@@ -5,7 +5,9 @@ use crate::events::EventSink;
 use crate::models::ModelFactory;
 use crate::routers::{LiveRouter, RouterFile, described};
 use crate::served_models::OpenModel;
+use clawhost_core::RoutingPlugin;
 use clawhost_gateway::{Candidate, Routing, ServedModel};
+use clawhost_learn::router::Router;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ pub(crate) type ServedRouters = BTreeMap<String, ServedRouter>;
 /// A router with what it chooses from.
 pub(crate) struct ServedRouter {
     live: Arc<LiveRouter>,
+    /// What decides when the configuration is accepted, for a router that was open before.
+    next: Option<(Router, Option<RoutingPlugin>)>,
     file: RouterFile,
     /// The models that have no alias, by their names in the router's table.
     own: BTreeMap<String, OpenModel>,
@@ -43,15 +47,18 @@ impl ServedRouter {
             own.insert(model.clone(), opened);
         }
         let (router, plugin) = (file.live(&folder, name)?, factory.router_plugins().of(name, &file)?);
-        let live = match former {
-            Some(former) => {
-                former.live.replace(router);
-                former.live.set_plugin(plugin);
-                former.live.clone()
-            }
-            None => Arc::new(LiveRouter::new(name, router, plugin)),
+        let (live, next) = match former {
+            Some(former) => (former.live.clone(), Some((router, plugin))),
+            None => (Arc::new(LiveRouter::new(name, router, plugin)), None),
         };
-        Ok(Self { live, file, own })
+        Ok(Self { live, next, file, own })
+    }
+
+    /// Lets a router that was open before decide as its file says now.
+    pub(crate) fn take_over(&mut self) {
+        if let Some((router, plugin)) = self.next.take() {
+            self.live.replace_both(router, plugin);
+        }
     }
 
     /// What chooses.

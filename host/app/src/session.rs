@@ -46,11 +46,13 @@ impl<'a> Session<'a> {
         let (settings, secrets) = (workspace.settings().models.clone(), workspace.secrets().clone());
         let mut models = ModelFactory::new(settings, &spec.budget, concurrency, secrets);
         let (host, store) = (workspace.host()?, workspace.store());
-        let routers = router_name(&spec.policy.model).into_iter().chain(granted_routers(&spec.grants));
         let (folder, none) = (workspace.settings().models.routers.as_deref(), ModelGrants::default());
         let plugins = Plugins { host: &host, store: &store, grants: &none, events };
-        let loaded = RouterPlugins::load(&plugins, folder, routers).await;
-        models.set_router_plugins(loaded.map_err(|error| error.of_option(Key::Policy))?);
+        let own = router_name(&spec.policy.model);
+        let policy = RouterPlugins::load(&plugins, folder, own).await.map_err(|error| error.of_option(Key::Policy))?;
+        let others = granted_routers(&spec.grants).filter(|name| own != Some(*name));
+        let granted = RouterPlugins::load(&plugins, folder, others).await;
+        models.set_router_plugins(policy.and(granted.map_err(|error| error.of_option(Key::Grants))?));
         let Opened { model, ignores_system_prompt } = match learning {
             Some(model) => models.opened(model),
             None => models.policy(&spec.policy.model, events)?,

@@ -156,7 +156,7 @@ fn frame(watch: &GatewayWatch, stats: &GatewayStats, summary: &GatewaySummary) -
         row("memory", format!("{} MiB", bytes >> 20));
     }
     if stats.router_failures > 0 {
-        row("routers", format!("{} without a choice of their router", counted(stats.router_failures, "session")));
+        row("routers", format!("{} that a router did not make", counted(stats.router_failures, "choice")));
     }
     if stats.refused_keys > 0 {
         row("keys", format!("{} with a missing or wrong one", counted(stats.refused_keys, "request")));

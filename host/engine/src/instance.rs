@@ -23,7 +23,8 @@ impl InstanceLease {
         Deadline { at: call.deadline, turn: call.turn.clone() }
     }
 
-    /// Waits for a permit, then creates a store. A task never waits while it holds a permit, so there is no deadlock.
+    /// Waits for a permit, then creates a store. A task that holds a permit does not wait for another one without a deadline,
+    /// so there is no deadlock.
     pub(crate) async fn take(
         host: &HostInner,
         engine: &Engine,

@@ -13,10 +13,11 @@ use async_trait::async_trait;
 use clawhost_bindings::router::exports::clawhost::router::router as wit;
 use clawhost_bindings::router::{RouterPlugin as Guest, RouterPluginPre};
 use clawhost_core::{
-    About, Attributes, CallLimits, Context, Failure, ModelRouter, PROPENSITY_ROUNDING, PluginIdentity, RouteCandidate,
-    RouteChoice, code,
+    About, Attributes, CallLimits, Context, Failure, FailureKind, ModelRouter, PROPENSITY_ROUNDING, PluginIdentity,
+    RouteCandidate, RouteChoice, code,
 };
 use std::sync::Arc;
+use std::time::Duration;
 use wasmtime::Engine;
 
 /// A loaded router plugin.
@@ -93,7 +94,13 @@ impl RouterPlugin {
         seed: u64,
     ) -> Result<(InstanceLease, Guest), Failure> {
         let (memory, grants) = (self.host.limits.reward_memory_bytes, Arc::<ModelGrants>::default());
-        let mut place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants).await?;
+        let place = InstanceLease::take(&self.host, &self.engine, memory, seed, grants);
+        // An episode that waits for this choice has an instance itself: if all of them wait, none becomes free.
+        let within = Duration::from_millis(limits.deadline_ms);
+        let mut place = tokio::time::timeout(within, place).await.unwrap_or_else(|_| {
+            let what = format!("{} waited too long in `{export}` for an instance", self.identity.name);
+            Err(Failure::new(FailureKind::Limit, code::DEADLINE, what))
+        })?;
         call::begin(&mut place.store, export, limits).map_err(failure::host)?;
         let deadline = place.deadline();
         let guest = call::within(deadline, self.pre.instantiate_async(&mut place.store)).await;

@@ -184,7 +184,7 @@ impl Endpoint {
         if let Some(passing) = passing.filter(|_| response.status().is_success() && is_stream) {
             return self.pieces(response, passing, wait).await.map(|response| (response, Came::InPieces));
         }
-        let text = self.whole(response, wait).await?;
+        let text = self.whole(response, wait, ANSWER_BYTES).await?;
         let dialect = self.config.dialect;
         match dialect.read(&text) {
             Ok(response) => Ok((response, Came::Whole)),
@@ -209,9 +209,14 @@ impl Endpoint {
     }
 
     /// The body of a successful response.
-    async fn whole(&self, response: reqwest::Response, wait: Option<Duration>) -> Result<String, Attempt> {
+    async fn whole(
+        &self,
+        response: reqwest::Response,
+        wait: Option<Duration>,
+        most_bytes: usize,
+    ) -> Result<String, Attempt> {
         let status = response.status();
-        let text = match self.body(response).await {
+        let text = match self.body(response, most_bytes).await {
             Ok(text) => text,
             Err(Broken::Long(why)) => return Err(Attempt::Final(ModelError::InvalidResponse(why))),
             Err(Broken::Off(why)) => return Err(Attempt::Again(ModelError::Unavailable(why), wait)),
@@ -219,17 +224,18 @@ impl Endpoint {
         if status.is_success() { Ok(text) } else { Err(self.refused(status, &text, wait)) }
     }
 
-    /// One attempt of a request at another path, whose answer is read as a whole.
+    /// One attempt of a request at another path, whose answer of at most so many bytes is read as a whole.
     pub(crate) async fn asked<T>(
         &self,
         url: &Url,
         body: &serde_json::Value,
+        most_bytes: usize,
         read: impl Fn(&str) -> Result<T, WireError>,
     ) -> Result<T, Attempt> {
         // The permit is released during pauses.
         let _place = self.places.acquire().await;
         let (response, wait) = self.sent(self.client.post(url.clone()).json(body)).await?;
-        let text = self.whole(response, wait).await?;
+        let text = self.whole(response, wait, most_bytes).await?;
         read(&text).map_err(|error| self.unread(error, wait))
     }
 
@@ -351,12 +357,12 @@ impl Endpoint {
     }
 
     /// The body, up to the size limit.
-    async fn body(&self, mut response: reqwest::Response) -> Result<String, Broken> {
+    async fn body(&self, mut response: reqwest::Response, most_bytes: usize) -> Result<String, Broken> {
         let mut bytes = Vec::new();
         loop {
             match self.in_time(response.chunk()).await {
-                Ok(Some(chunk)) if bytes.len() + chunk.len() > ANSWER_BYTES => {
-                    return Err(Broken::Long(format!("it is longer than {ANSWER_BYTES} bytes")));
+                Ok(Some(chunk)) if bytes.len().saturating_add(chunk.len()) > most_bytes => {
+                    return Err(Broken::Long(format!("it is longer than {most_bytes} bytes")));
                 }
                 Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Ok(None) => {

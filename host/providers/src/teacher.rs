@@ -8,7 +8,8 @@
 use crate::Endpoint;
 use crate::endpoint::Attempt;
 use async_trait::async_trait;
-use clawhost_core::{Digest, ModelError, TaughtToken, Teacher, TokenModel};
+use clawhost_core::{Digest, ModelError, TaughtToken, Teacher, TokenModel, escaped};
+use clawhost_wire::ANSWER_BYTES;
 use clawhost_wire::completions::{EchoedToken, TokenName, echoed_tokens, score_request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,11 @@ const CHAT_PATH: &str = "/chat/completions";
 /// Tokens whose texts are compared before a run: another tokenizer gives almost all of them other texts. Fewer than the context of every
 /// model.
 const PROBED: usize = 32;
+
+/// Bytes that an answer may have for each token that it names, above those of other answers: a name, a log-prob and their places in lists.
+const TOKEN_BYTES: usize = 96;
+/// Most bytes of the text of a token that a message repeats.
+const SHOWN_BYTES: usize = 64;
 
 /// A teacher behind an endpoint.
 pub struct EndpointTeacher {
@@ -83,15 +89,18 @@ impl EndpointTeacher {
     /// The tokens of a prompt as the endpoint scored them.
     async fn echoed(&self, tokens: &[u32], likely: u8, names_ids: bool) -> Result<Vec<EchoedToken>, ModelError> {
         let spread = Digest::of(&tokens.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<_>>()).prefix_u64();
+        let named = tokens.len().saturating_mul(usize::from(likely) + 1);
+        let most_bytes = ANSWER_BYTES.saturating_add(named.saturating_mul(TOKEN_BYTES));
         let mut attempt = 0;
         let mut echoed = loop {
             let generated = u32::from(self.generates_one.load(Ordering::Relaxed));
             let body = score_request(self.endpoint.model(), tokens, likely, names_ids, generated);
-            match self.endpoint.asked(&self.url, &body, echoed_tokens).await {
+            match self.endpoint.asked(&self.url, &body, most_bytes, echoed_tokens).await {
                 Ok(echoed) => break echoed,
                 // Some servers generate at least one token.
-                Err(Attempt::Final(ModelError::Refused(why)))
-                    if why.contains("max_tokens") && !self.generates_one.swap(true, Ordering::Relaxed) => {}
+                Err(Attempt::Final(ModelError::Refused(why))) if generated == 0 && why.contains("max_tokens") => {
+                    self.generates_one.store(true, Ordering::Relaxed);
+                }
                 Err(failed) => self.endpoint.again(failed, &mut attempt, spread).await?,
             }
         };
@@ -117,7 +126,7 @@ impl EndpointTeacher {
                     format!("the endpoint scored token {id} at position {place}, and {token} was sent")
                 }
                 TokenName::Text(text) => {
-                    let (own, text) = (own.escape_debug(), text.escape_debug());
+                    let (own, text) = (own.escape_debug(), escaped(text, SHOWN_BYTES));
                     format!("token {token} at position {place} is `{own}` here and `{text}` there")
                 }
             };

@@ -8,7 +8,7 @@
 use clawhost_sdk::{Entry, Playbook, Proposal};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Characters of condition, action and warning together: a lesson is part of every later prompt.
 const LONGEST_LESSON: usize = 1200;
@@ -217,6 +217,50 @@ fn met(proposal: Proposal, subject: &Subject<'_>, names: &BTreeSet<String>) -> R
     }
 }
 
+/// The name of a new lesson that repeats an entry of the playbook, and the id of that entry.
+fn repetition(proposal: &Proposal, subject: &Subject<'_>) -> Option<(String, String)> {
+    let clawhost_sdk::Change::Add(entry) = &proposal.change else { return None };
+    let known = subject.playbook.entries.iter().find(|known| plain(&known.text) == plain(&entry.text))?;
+    Some((entry.extra("name").unwrap_or(&entry.id).to_owned(), known.id.clone()))
+}
+
+impl Reply {
+    /// Lets lessons need the entries that others of this answer repeated, and drops those that need a lesson that was not taken. Returns the
+    /// number of dropped ones.
+    fn settle_needs(&mut self, repeated: &BTreeMap<String, String>, subject: &Subject<'_>) -> u32 {
+        use clawhost_sdk::Change;
+        for proposal in &mut self.proposals {
+            let (Change::Add(entry) | Change::Update(entry)) = &mut proposal.change else { continue };
+            for need in &mut entry.needs {
+                if let Some(id) = repeated.get(need) {
+                    need.clone_from(id);
+                }
+            }
+        }
+        let mut dropped = 0;
+        loop {
+            let added = |proposal: &Proposal| match &proposal.change {
+                Change::Add(entry) => Some(entry.id.clone()),
+                _ => None,
+            };
+            let taken: BTreeSet<String> = self.proposals.iter().filter_map(added).collect();
+            let missing = |proposal: &Proposal| {
+                let (Change::Add(entry) | Change::Update(entry)) = &proposal.change else { return None };
+                let is_missing = |need: &&String| !taken.contains(*need) && subject.playbook.entry(need).is_none();
+                entry.needs.iter().find(is_missing).cloned()
+            };
+            let Some((at, need)) =
+                self.proposals.iter().enumerate().find_map(|(at, proposal)| Some((at, missing(proposal)?)))
+            else {
+                return dropped;
+            };
+            self.proposals.remove(at);
+            self.refused.push(format!("a proposal needs `{}`, which was not taken", need.escape_debug()));
+            dropped += 1;
+        }
+    }
+}
+
 /// A new lesson under its name, if another one needs it.
 fn named(mut proposal: Proposal, needed: &BTreeSet<String>) -> Proposal {
     use clawhost_sdk::Change;
@@ -239,6 +283,8 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
     let (names, needed) = references(&document.proposals);
     let mut texts: BTreeSet<String> = subject.playbook.entries.iter().map(|entry| plain(&entry.text)).collect();
     let mut ids: BTreeSet<String> = BTreeSet::new();
+    // Names of lessons that repeat an entry of the playbook, with the ids of these.
+    let mut repeated: BTreeMap<String, String> = BTreeMap::new();
     let mut reply = Reply { proposals: Vec::new(), refused: Vec::new() };
     // Proposals that repeat the playbook are not a mistake.
     let mut useless = 0;
@@ -252,6 +298,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
                 return Err(format!("at most {most} proposals are taken"));
             }
             if text.is_some_and(|text| !texts.insert(text)) {
+                repeated.extend(repetition(&proposal, subject));
                 return Err(KNOWN.to_owned());
             }
             match id.is_some_and(|id| !ids.insert(id.to_owned())) {
@@ -267,6 +314,7 @@ pub(crate) fn read(text: &str, subject: &Subject<'_>, most: usize) -> Result<Rep
             }
         }
     }
+    useless += reply.settle_needs(&repeated, subject);
     if reply.proposals.is_empty() && useless > 0 {
         return Err(Complaint(format!("nothing that it proposes can be used: {}", reply.refused.join("; "))));
     }

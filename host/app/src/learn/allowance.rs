@@ -78,12 +78,12 @@ fn resumed(
         None => row.state != RunState::Finished && Some(&row.environment) == environment.as_ref(),
     };
     let runs = reader.runs(None)?;
-    let candidates = runs.iter().filter(|row| row.kind == RunKind::Learn && is_wanted(row));
-    let rate = |spec: RunSpec| {
-        let (allowance, rate) = spec.harness().and_then(HarnessSpec::converted)?;
-        (allowance.amount == amount).then(|| rate.clone())
+    let candidates = runs.iter().filter(|row| row.kind == RunKind::Learn && is_wanted(row)).filter_map(specification);
+    let rate = |then: RunSpec| {
+        let (allowance, rate) = then.harness().and_then(HarnessSpec::converted)?;
+        (allowance.amount == amount && then.policy.identity == spec.policy.identity).then(|| rate.clone())
     };
-    Ok(candidates.filter_map(specification).find_map(rate))
+    Ok(candidates.into_iter().find_map(rate))
 }
 
 /// What an episode cost in the newest run that says it.

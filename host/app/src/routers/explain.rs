@@ -3,13 +3,12 @@
 use super::config::{LIVE_REWARDS, RouterFile};
 use super::files::{is_name, is_path, read_router, router_file, routers_folder};
 use super::request::RoutedRequest;
-use crate::compiling::announced;
 use crate::events::EventSink;
 use crate::host::host;
-use crate::plugins::{check_options, plugin_spec};
+use crate::plugins::{open_router, plugin_spec};
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
-use clawhost_core::{Failure, ModelRouter as _, RoutingPlugin};
+use clawhost_core::{Failure, RoutingPlugin};
 use clawhost_learn::router::{Explanation, Request, Router};
 use clawhost_learning::{PluginDecision, decide_by_plugin};
 use std::path::Path;
@@ -57,6 +56,10 @@ pub async fn explain_request(
     Ok(Explained { name, router, explanation, failure })
 }
 
+fn has_state(data: &Path, name: &str) -> bool {
+    is_name(name) && router_file(&routers_folder(data), name, "json").exists()
+}
+
 /// The state of a router, and the plugin that decides in its place.
 fn opened(data: &Path, named: Option<&str>) -> Result<(String, Router, Option<String>), AppError> {
     let stored = read_router(data, named);
@@ -73,6 +76,8 @@ fn opened(data: &Path, named: Option<&str>) -> Result<(String, Router, Option<St
             Ok((stored.name, file.router(Some(stored.router), LIVE_REWARDS)?, file.plugin))
         }
         (Ok(stored), _) => Ok((stored.name, stored.router, None)),
+        // A state that is there and cannot be read is an error, and not a router that has learned nothing.
+        (Err(error), _) if named.is_some_and(|name| has_state(data, name)) => Err(error),
         (Err(_), Some(file)) => {
             Ok((named.unwrap_or_default().to_owned(), file.router(None, LIVE_REWARDS)?, file.plugin))
         }
@@ -90,9 +95,6 @@ async fn loaded(
     let cache = if has_cache(data) { Some(compile_cache(data)?) } else { None };
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
-    let bytes = host.read(Path::new(&spec.path))?;
-    let router = announced(&host, events, host.router(&spec.path, &bytes)).await?;
-    check_options(router.about(), &spec.options)?;
-    router.check_options(&spec.options).await?;
+    let (router, _) = open_router(&host, &spec, events).await?;
     Ok(RoutingPlugin { router: Arc::new(router), options: spec.options })
 }

@@ -48,9 +48,9 @@ impl LiveRouter {
         self.deciding.write().unwrap_or_else(PoisonError::into_inner).router = Arc::new(router);
     }
 
-    /// Another plugin, or none, decides from now on.
-    pub(crate) fn set_plugin(&self, plugin: Option<RoutingPlugin>) {
-        self.deciding.write().unwrap_or_else(PoisonError::into_inner).plugin = plugin;
+    /// Another state counts from now on, and another plugin, or none, decides.
+    pub(crate) fn replace_both(&self, router: Router, plugin: Option<RoutingPlugin>) {
+        *self.deciding.write().unwrap_or_else(PoisonError::into_inner) = Deciding { router: Arc::new(router), plugin };
     }
 
     async fn decide(&self, choosing: &Choosing<'_>) -> Result<Chosen, LearnError> {
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(told.failure.as_deref(), Some("limit(fuel): by-seed used up its fuel"));
         assert_eq!(decision.check().unwrap().propensity, 1.0);
         assert_eq!(decision.plugin.unwrap().failure.as_deref(), Some("limit(fuel)"));
-        live.set_plugin(None);
+        live.replace_both(live.router().as_ref().clone(), None);
         let (own, decision) = chosen(&live, Some("run-1/ep-1"), "hello").await;
         assert_eq!((own.failure, decision.plugin), (None, None));
     }

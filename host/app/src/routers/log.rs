@@ -70,10 +70,11 @@ pub(super) fn add_to_log(folder: &Path, name: &str, added: &[Logged]) -> Result<
     Ok(log)
 }
 
-/// Adds decisions to a log, which must have no torn end ([`mend`]). One that is full then loses its oldest decisions.
+/// Adds decisions to a log, which must have no torn end ([`mend`]). One that is full then loses its oldest decisions; if that fails, the next
+/// addition does it.
 ///
 /// # Errors
-/// It cannot be written.
+/// It cannot be written. Then nothing was added.
 pub(super) fn append_decisions(path: &Path, added: &[Logged]) -> Result<(), AppError> {
     append_within(path, added, BOUNDS)
 }
@@ -83,17 +84,29 @@ fn append_within(path: &Path, added: &[Logged], bounds: Bounds) -> Result<(), Ap
         return Ok(());
     }
     let added = lines(path, added)?;
+    append(path, &added).map_err(|error| unusable(path, error))?;
+    // The decisions are in the log: a failure here must not have them added again.
+    if let Err(error) = trim(path, bounds) {
+        tracing::warn!("a log of decisions stays long: {error}");
+    }
+    Ok(())
+}
+
+fn append(path: &Path, added: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    file.write_all(added)?;
+    file.sync_data()
+}
+
+/// Drops the oldest decisions of a full log.
+fn trim(path: &Path, bounds: Bounds) -> Result<(), AppError> {
+    let full = tail(path, bounds).map_err(|error| unusable(path, error))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let full = append(path, &added, bounds).map_err(|error| unusable(path, error))?;
-    // A process that is killed before this leaves a full log, which the next addition trims.
     full.map_or(Ok(()), |tail| replace(folder, path, latest(&tail, bounds.trimmed)))
 }
 
-/// Appends to a file. If it is full then, returns its end: one byte more than is kept of it, so that a line that begins there is whole.
-fn append(path: &Path, added: &[u8], bounds: Bounds) -> io::Result<Option<Vec<u8>>> {
-    let mut file = OpenOptions::new().append(true).create(true).open(path)?;
-    file.write_all(added)?;
-    file.sync_data()?;
+/// The end of a full log: one byte more than is kept of it, so that a line that begins there is whole. `None`: it is not full.
+fn tail(path: &Path, bounds: Bounds) -> io::Result<Option<Vec<u8>>> {
     let (mut file, length) = clawhost_files::open(path, ANY_SIZE)?;
     if length <= bounds.full {
         return Ok(None);
@@ -117,16 +130,20 @@ fn latest(text: &[u8], most: u64) -> &[u8] {
 }
 
 /// Cuts off a line that a process did not write to its end, because it was killed or the disk was full. Its decisions wait in the store and are
-/// written again. A log that is not there is whole.
+/// written again. A full log then loses its oldest decisions, so that it can be read. A log that is not there is whole.
 ///
 /// # Errors
 /// The log cannot be read or written.
 pub(super) fn mend(path: &Path) -> Result<(), AppError> {
+    mend_within(path, BOUNDS)
+}
+
+fn mend_within(path: &Path, bounds: Bounds) -> Result<(), AppError> {
+    if !path.exists() {
+        return Ok(());
+    }
     let mended = || -> io::Result<()> {
-        let (mut file, length) = match clawhost_files::open(path, ANY_SIZE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened?,
-        };
+        let (mut file, length) = clawhost_files::open(path, ANY_SIZE)?;
         let whole = whole_length(&mut file, length)?;
         if whole < length {
             tracing::warn!("{}: the last {} bytes are no whole line, and were cut off", path.display(), length - whole);
@@ -134,7 +151,8 @@ pub(super) fn mend(path: &Path) -> Result<(), AppError> {
         }
         Ok(())
     };
-    mended().map_err(|error| unusable(path, error))
+    mended().map_err(|error| unusable(path, error))?;
+    trim(path, bounds)
 }
 
 /// The length of a file of this length up to its last line end.
@@ -287,6 +305,20 @@ mod tests {
         }
         assert!(trimmed > 3, "{trimmed}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn a_full_log_that_is_there_already_is_trimmed_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.jsonl");
+        let log = endless(200);
+        append_decisions(&path, &log).unwrap();
+        let bounds = Bounds { full: 40_000, trimmed: 20_000 };
+        assert!(std::fs::metadata(&path).unwrap().len() > bounds.full);
+        mend_within(&path, bounds).unwrap();
+        let kept = times(&path);
+        assert!(std::fs::metadata(&path).unwrap().len() <= bounds.trimmed);
+        assert_eq!(kept, (200 - kept.len() as u64..200).collect::<Vec<_>>(), "the latest ones");
     }
 
     #[test]

@@ -37,6 +37,12 @@ impl RouterPlugins {
         Ok(Self(loaded))
     }
 
+    /// These and others.
+    pub(crate) fn and(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+
     /// The plugin of a router, if its file names one.
     ///
     /// # Errors

@@ -83,7 +83,11 @@ impl Settling {
                     );
                 }
                 Ok(_) => {}
-                Err(error) => tracing::error!("decisions of router {} wait: {error}", live.name()),
+                Err(error) => {
+                    // Some of them may be in the log already.
+                    self.compared.remove(live.name());
+                    tracing::error!("decisions of router {} wait: {error}", live.name());
+                }
             }
         }
     }
@@ -137,6 +141,9 @@ impl Settling {
         if marks != RoutedMarks::default() {
             let learned_before = router.learned();
             settled.learned = router.learn(&log)?.used;
+            let has_failed =
+                |logged: &&Logged| logged.decision.plugin.as_ref().is_some_and(|plugin| plugin.failure.is_some());
+            let fallbacks = log.iter().filter(has_failed).count() as u64;
             let path = router_file(&self.routers, name, "jsonl");
             mend(&path)?;
             if is_first && path.exists() {
@@ -144,9 +151,6 @@ impl Settling {
                 log.retain(|logged| !known.contains(&decided(logged)));
             }
             append_decisions(&path, &log)?;
-            let has_failed =
-                |logged: &&Logged| logged.decision.plugin.as_ref().is_some_and(|plugin| plugin.failure.is_some());
-            let fallbacks = log.iter().filter(has_failed).count() as u64;
             let live = LiveBook {
                 marks: marks.clone(),
                 expired: book.live.expired + settled.expired,

@@ -140,7 +140,7 @@ pub(crate) fn page(stats: &GatewayStats) -> String {
     page.single(
         "clawhost_router_failures_total",
         "counter",
-        "Sessions whose router, or the plugin of it, chose no model.",
+        "Choices that a router, or the plugin of it, did not make.",
         stats.router_failures,
     );
     page.single("clawhost_lost_spans_total", "counter", "Requests whose spans were not exported.", stats.lost_spans);

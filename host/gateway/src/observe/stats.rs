@@ -35,7 +35,7 @@ pub struct GatewayStats {
     pub open_sessions: u64,
     /// Sessions that became episodes.
     pub episodes: u64,
-    /// Sessions whose router, or the plugin of it, chose no model: the incumbent or the first candidate was asked.
+    /// Choices that a router, or the plugin of it, did not make: the incumbent or the first candidate was asked.
     pub router_failures: u64,
     /// Requests whose key was missing or wrong.
     pub refused_keys: u64,

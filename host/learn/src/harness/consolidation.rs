@@ -42,6 +42,9 @@ impl Harness {
             for need in entry.needs.iter_mut().filter(|need| merger.parts.contains(need)) {
                 need.clone_from(&merger.into);
             }
+            // Two that are merged are one; in the same order as [`Harness::follow_superseded`] leaves.
+            entry.needs.sort();
+            entry.needs.dedup();
             if entry.id == merger.into {
                 entry.merges.extend(merger.parts.iter().cloned());
             }

@@ -8,8 +8,9 @@ use super::{
 };
 use crate::playbook::Form;
 use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
-use crate::{Entry, EntryId, Lesson, Skill, Status};
+use crate::{Entry, EntryId, Lesson, NEEDS, Skill, Status};
 use clawhost_core::{Attributes, Change, Evidence, Proposal};
+use std::collections::BTreeSet;
 
 /// The lesson of a plugin's entry: from the fields of `extra` if they are set, otherwise parsed from the text.
 fn lesson(text: &str, extra: &Attributes) -> Lesson {
@@ -103,14 +104,26 @@ impl Harness {
             self.refuse("a merger while the maximum number of them waits");
             return None;
         }
-        let needs: Vec<EntryId> =
-            parts.iter().flat_map(|id| self.needed(id)).filter(|id| !parts.contains(id)).collect();
+        let of_parts = parts.iter().filter_map(|id| self.records.get(id)).flat_map(|record| &record.entry.needs);
+        let needs: BTreeSet<EntryId> = of_parts.filter(|id| !parts.contains(id)).cloned().collect();
+        if needs.len() > NEEDS {
+            self.refuse(&format!("a merger that needs more than {NEEDS} others"));
+            return None;
+        }
+        if needs.iter().any(|id| self.needs_one_of(id, &parts)) {
+            self.refuse("a merger of entries of which one needs another through a third");
+            return None;
+        }
         let offered =
             self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, sources, parts.first().cloned())?;
         let into = offered.id.clone();
         let is_deployed = self.deployed.contains(&into);
         parts.retain(|id| *id != into);
         let apart = |id: &EntryId| self.records.get(id).is_some_and(|record| record.apart.contains(&into));
+        if is_deployed && self.needs_one_of(&into, &parts) {
+            self.refuse("a merger into an entry that needs one of its parts");
+            return None;
+        }
         if parts.iter().any(apart)
             || !(offered.is_new || is_deployed)
             || self.mergers.iter().any(|one| one.into == into)
@@ -119,19 +132,22 @@ impl Harness {
             return None;
         }
         if offered.is_new {
-            if let Some(record) = self.records.get_mut(&into) {
-                // It takes their place as a merger, not as another wording of one of them.
-                record.replaces = None;
-            }
-            if self.relate(&into, needs).is_err() {
-                self.withdraw(&into);
-                self.refuse("a merger of entries of which one needs another");
+            let Some(record) = self.records.get_mut(&into) else {
+                self.refuse("a merger while the queue is full");
                 return None;
-            }
+            };
+            // It takes their place as a merger, not as another wording of one of them.
+            record.replaces = None;
+            record.entry.needs = needs.into_iter().collect();
         }
         self.mergers.push(Merger { into, parts });
         self.touched();
         Some(offered)
+    }
+
+    /// Whether an entry needs one of these.
+    fn needs_one_of(&self, id: &EntryId, others: &[EntryId]) -> bool {
+        self.needed(id).iter().any(|need| others.contains(need))
     }
 
     /// Counts a refusal. Beyond the limit of different reasons they are counted together, because a reason may name what a plugin wrote.
@@ -250,9 +266,10 @@ impl Harness {
     /// Drops the entries with least support, ties by latest, from a queue that is too long.
     pub(super) fn shorten_queue(&mut self) {
         while self.count(&Status::Queued) > QUEUE {
-            let held = self.held();
+            let (held, merging) = (self.held(), self.merging());
             let queued = self.records.values().filter(|record| record.entry.status == Status::Queued);
-            let queued = queued.filter(|record| !held.contains(&record.entry.id));
+            let queued =
+                queued.filter(|record| !held.contains(&record.entry.id) && !merging.contains(&record.entry.id));
             let weakest = queued.min_by_key(|record| (record.entry.support, std::cmp::Reverse(record.position)));
             let Some(Record { entry, evidence, earlier, .. }) = weakest else { return };
             let id = entry.id.clone();

@@ -153,8 +153,8 @@ impl PlaybookView {
         let wants = |position: &usize| match self.draw(*position) {
             Draw::Never | Draw::Carried => false,
             Draw::Seldom => {
-                let seed = derive_seed(self.seed, &format!("hold out/{}", self.id(*position)), group);
-                let is_held_out = held_out < HELD_OUT && seed.is_multiple_of(MAINTENANCE);
+                let seed = || derive_seed(self.seed, &format!("hold out/{}", self.id(*position)), group);
+                let is_held_out = held_out < HELD_OUT && seed().is_multiple_of(MAINTENANCE);
                 held_out += usize::from(is_held_out);
                 is_held_out
             }

@@ -118,7 +118,9 @@ impl Harness {
     pub(super) fn follow_superseded(&mut self) {
         let with_needs = self.records.values().filter(Self::has_needs);
         let moved = with_needs.filter_map(|record| {
-            let needs: Vec<EntryId> = record.entry.needs.iter().map(|need| self.current(need).clone()).collect();
+            // Two that were merged are one.
+            let needs: BTreeSet<EntryId> = record.entry.needs.iter().map(|need| self.current(need).clone()).collect();
+            let needs: Vec<EntryId> = needs.into_iter().collect();
             (needs != record.entry.needs).then(|| (record.entry.id.clone(), needs))
         });
         let moved: Vec<(EntryId, Vec<EntryId>)> = moved.collect();

@@ -66,7 +66,7 @@ impl Form {
     }
 
     /// Whether this lesson says what the other one says: the same action under a part of the conditions, or, in prose, nearly all of its
-    /// words. Negations, restrictions, numbers and symbols are equal in any case.
+    /// words under a condition with no more of them. Negations, restrictions, numbers and symbols are equal in any case.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -74,8 +74,12 @@ impl Form {
                 Self::Rule { conditions: other, action: same, avoid: equally },
             ) => one.is_subset(other) && action == same && avoid == equally,
             (Self::Prose { wordings: one, .. }, Self::Prose { wordings: other, .. }) => {
-                let pairs = || one.iter().zip(other);
-                pairs().all(|(one, other)| one.negates_alike(other) && one.holds_words_of(other))
+                let ([when, does, avoids], [when_other, does_other, avoids_other]) = (one, other);
+                one.iter().zip(other).all(|(one, other)| one.negates_alike(other))
+                    // What holds in more cases has the shorter condition.
+                    && when_other.holds_words_of(when)
+                    && does.holds_words_of(does_other)
+                    && avoids.holds_words_of(avoids_other)
             }
             // Without a condition it always applies.
             (Self::Prose { wordings: [when, does, avoids], .. }, Self::Rule { action, avoid, .. }) => {
@@ -278,6 +282,10 @@ mod tests {
         check("when tier is gold: refund", "when tier is gold: refund", true);
         check("always: refund", "when tier is gold: refund", true);
         check("always: refund", "when tier is gold: escalate", false);
+        check("always: apologise at once", "when the parcel arrived broken: apologise at once", true);
+        check("when the parcel arrived broken: apologise at once", "always: apologise at once", false);
+        check("when it arrived broken: apologise", "when it arrived broken and paid by invoice: apologise", true);
+        check("when it arrived broken and paid by invoice: apologise", "when it arrived broken: apologise", false);
         check("when tier is gold and age is days: refund", "when tier is gold: refund", false);
         check("when tier is gold: refund", "when tier is gold and age is days: escalate", false);
         check("when tier is gold: refund", "when tier is silver and age is days: refund", false);

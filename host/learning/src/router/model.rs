@@ -1,18 +1,19 @@
 //! A policy model that a router chooses: one decision per episode, held for all of its turns.
 //!
 //! The decision is a function of the router (or of the plugin that decides in its place), of the messages before the first answer and of the
-//! episode's seed. So it needs no memory, holds over a resumed run, and can be made again from the record of an episode.
+//! episode's seed. So it holds over a resumed run, and can be made again from the record of an episode. The decisions of a plugin are kept for
+//! the later turns of their episodes: a call costs an instance, and may fail by its deadline, which is no function of these.
 
 use super::plugin::{PluginDecision, RoutingFailures, decide_by_plugin};
 use async_trait::async_trait;
 use clawhost_core::{
-    AnsweringModel, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
+    AnsweringModel, Digest, Episode, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role,
     RoutingPlugin, ToolSpec,
 };
 use clawhost_learn::LearnError;
 use clawhost_learn::router::{Action, Decision, Request, Router, failures, opening, seed_of};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tokens of a unit of use: prices are per million tokens.
 pub(super) const UNIT: f64 = 1e6;
@@ -26,8 +27,38 @@ pub struct RoutedModel {
     name: String,
     router: Arc<Router>,
     models: Arc<RoutedModels>,
-    /// What decides in the place of the router, and where its failures are counted.
-    plugin: Option<(RoutingPlugin, Arc<RoutingFailures>)>,
+    plugin: Option<Arc<Plugged>>,
+}
+
+/// Decisions of a plugin that are kept: twice as many as episodes can be in progress at once.
+const KEPT_DECISIONS: usize = 8192;
+
+/// What decides in the place of a router.
+struct Plugged {
+    plugin: RoutingPlugin,
+    /// Counts failures of the plugin.
+    failures: Arc<RoutingFailures>,
+    decided: Mutex<Decided>,
+}
+
+/// The latest decisions by their request, and these requests in the order in which they were decided.
+#[derive(Default)]
+struct Decided {
+    decisions: BTreeMap<Digest, Decision>,
+    order: VecDeque<Digest>,
+}
+
+impl Decided {
+    fn keep(&mut self, of: Digest, decision: &Decision) {
+        if self.decisions.insert(of, decision.clone()).is_none() {
+            self.order.push_back(of);
+        }
+        if self.order.len() > KEPT_DECISIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.decisions.remove(&oldest);
+        }
+    }
 }
 
 impl RoutedModel {
@@ -46,25 +77,37 @@ impl RoutedModel {
     /// The same, for which a plugin decides. `failures` counts those of the plugin.
     #[must_use]
     pub fn with_plugin(self, plugin: RoutingPlugin, failures: Arc<RoutingFailures>) -> Self {
-        Self { plugin: Some((plugin, failures)), ..self }
+        Self { plugin: Some(Arc::new(Plugged { plugin, failures, decided: Mutex::default() })), ..self }
     }
 
     /// The same models with another state of the router.
     pub(super) fn with(&self, router: &Router) -> Self {
-        Self { router: Arc::new(router.clone()), ..self.clone() }
+        let plugged = self.plugin.as_ref();
+        let model = Self { router: Arc::new(router.clone()), plugin: None, ..self.clone() };
+        // Kept decisions are about the candidates of the former state.
+        match plugged {
+            Some(plugged) => model.with_plugin(plugged.plugin.clone(), plugged.failures.clone()),
+            None => model,
+        }
     }
 
     /// The decision about the session of a request.
     async fn decide(&self, request: &ModelRequest) -> Result<Decision, LearnError> {
         let opening = opening(&request.messages);
         let seed = request.seed.unwrap_or_else(|| seed_of(opening));
-        let Some((plugin, failures)) = &self.plugin else {
+        let Some(plugged) = &self.plugin else {
             return decide(&self.router, opening, &request.tools, seed, "", 0);
         };
+        let of = Digest::of_json(&serde_json::json!([seed, opening, request.tools.len()]));
+        let decided = || plugged.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = decided().decisions.get(&of) {
+            return Ok(known.clone());
+        }
         let (features, words) = self.router.request(opening, request.tools.len())?;
         let asked = Request { session: "", time: 0, features: &features, words: &words, seed };
-        let PluginDecision { decision, failure } = decide_by_plugin(&self.router, plugin, &asked).await?;
-        failure.into_iter().for_each(|failure| failures.add(&self.name, failure));
+        let PluginDecision { decision, failure } = decide_by_plugin(&self.router, &plugged.plugin, &asked).await?;
+        failure.into_iter().for_each(|failure| plugged.failures.add(&self.name, failure));
+        decided().keep(of, &decision);
         Ok(decision)
     }
 
@@ -88,7 +131,7 @@ impl Llm for RoutedModel {
         let models: Vec<LlmIdentity> = self.models.values().map(|model| model.identity()).collect();
         let models = serde_json::to_vec(&models).unwrap_or_default();
         let decides = match &self.plugin {
-            Some((plugin, _)) => self.router.identity_with(plugin),
+            Some(plugged) => self.router.identity_with(&plugged.plugin),
             None => self.router.identity(),
         };
         let version = decides.extended(&models);

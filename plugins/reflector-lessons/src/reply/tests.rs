@@ -78,6 +78,17 @@ fn a_lesson_needs_others_by_their_names_or_ids() {
     assert_eq!(needs(&both), [(String::new(), list(&["e-1", "look first"])), ("look first".to_owned(), list(&[]))]);
     assert_eq!(needs(&one(look)), [(String::new(), list(&[]))], "a name that nothing needs stays a label");
     check(&one(&rule(r#"["look"]"#)), Err("it needs `look`, which is neither"));
+
+    // A look-up that the playbook has already is needed by its id.
+    let known = playbook().entries.into_iter().find(|entry| entry.id == "e-1").unwrap().text;
+    let (when, action) = known.trim_start_matches("when ").split_once(": ").unwrap();
+    let repeated = format!(r#"{{"change": "add", "name": "again", "when": "{when}", "do": "{action}"}}"#);
+    let both = one(&format!("{repeated}, {}", rule(r#"["again"]"#)));
+    assert_eq!(needs(&both), [(String::new(), list(&["e-1"]))]);
+
+    // What was not taken cannot be needed.
+    let cut = reading(&one(&format!("{}, {look}", rule(r#"["look first"]"#))), 1).unwrap_err();
+    assert!(cut.0.contains("a proposal needs `look first`, which was not taken"), "{}", cut.0);
 }
 
 #[test]

@@ -135,6 +135,27 @@ fn a_reflector_writes_a_merged_lesson_that_waits_for_the_gate_without_a_trial() 
 }
 
 #[test]
+fn a_merger_after_which_an_entry_would_need_itself_is_refused() {
+    let (rule, merged) = ("when size is large: act three", "when tier is gold or silver: act by the book");
+    let refused = |needs: [&[&str]; 3], text: &str| {
+        let mut all = playbook(&[WIDE, OTHER, rule]);
+        for (entry, needs) in all.entries.iter_mut().zip(needs) {
+            entry.needs = needs.iter().map(|text| id(text)).collect();
+        }
+        let mut world = World::new(settings(), &[]);
+        world.harness = Harness::new(settings(), all);
+        let parts = [WIDE, OTHER].map(|text| id(text).0).to_vec();
+        world.propose(vec![proposal(Change::Merge(parts, plugin_entry("", text)))]);
+        world.harness.counts().refused.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(refused([&[], &[], &[]], merged), [""; 0]);
+    // The second part needs the rule, and the rule needs the first part.
+    let through = "a merger of entries of which one needs another through a third";
+    assert_eq!(refused([&[], &[rule], &[WIDE]], merged), [through]);
+    assert_eq!(refused([&[], &[], &[WIDE]], rule), ["a merger into an entry that needs one of its parts"]);
+}
+
+#[test]
 fn what_needed_a_part_needs_the_merged_entry() {
     let rule = "when size is large: act three";
     let mut all = playbook(&[WIDE, NARROW, rule]);
