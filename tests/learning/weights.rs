@@ -50,7 +50,7 @@ pub(crate) fn stage(plan: &WeightsPlan, dial: &Arc<Mutex<Dial>>) -> Box<dyn Lear
     let published = dial.lock().unwrap().published.clone();
     let weights: SharedWeights = dial.clone();
     let demonstrator = Some(Arc::new(Dialled { published, demonstrates: true, luck: 0 }) as _);
-    Box::new(WeightsStage::new(plan.clone(), WeightsPorts { weights, demonstrator, teaching: None }))
+    Box::new(WeightsStage::new(plan.clone(), WeightsPorts { weights, demonstrator, teaching: None, routed: None }))
 }
 
 /// The policy of these weights.

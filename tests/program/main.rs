@@ -62,6 +62,7 @@ mod replay;
 mod resume;
 mod route_plugins;
 mod routed;
+mod routed_weights;
 mod router;
 mod run_files;
 mod runs;

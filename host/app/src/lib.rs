@@ -108,7 +108,7 @@ pub use gateway_watch::{GatewayEvents, GatewayRates, GatewaySummary, GatewayWatc
 pub use host::HostSettings;
 pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
-pub use learn::{learn, rehearse};
+pub use learn::{learn, learning_iterations, rehearse};
 pub use mixing::MixtureError;
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,

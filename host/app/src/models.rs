@@ -138,6 +138,8 @@ pub struct ModelFactory {
     idle: Arc<IdleTally>,
     router_plugins: RouterPlugins,
     router_failures: Arc<RoutingFailures>,
+    /// The local model whose weights learn, with its name in the table of the router that the policy names.
+    learner: Option<(String, Arc<LocalModel>)>,
     secrets: KnownSecrets,
 }
 
@@ -187,6 +189,7 @@ impl ModelFactory {
             idle: Arc::default(),
             router_plugins: RouterPlugins::default(),
             router_failures: Arc::default(),
+            learner: None,
             secrets,
         }
     }
@@ -194,6 +197,11 @@ impl ModelFactory {
     /// The plugins of routers that are opened from now on.
     pub(crate) fn set_router_plugins(&mut self, plugins: RouterPlugins) {
         self.router_plugins = plugins;
+    }
+
+    /// The local model that learns behind the router of the policy. It is open already.
+    pub(crate) fn set_learner(&mut self, name: String, model: Arc<LocalModel>) {
+        self.learner = Some((name, model));
     }
 
     /// The plugins of routers.
@@ -349,6 +357,12 @@ impl ModelFactory {
     /// The policy model.
     pub(crate) fn policy(&self, spec: &str, events: &dyn EventSink) -> Result<Opened, AppError> {
         let wrong = |error: AppError| error.of_option(Key::Policy);
+        if let Some(name) = router_name(spec) {
+            let opened = self.policy_router(name, None, events).map_err(wrong)?;
+            let model = Arc::new(opened.model(&self.router_failures)?);
+            let ignores = self.learner.as_ref().is_some_and(|(_, learner)| learner.ignores_system_prompt());
+            return Ok(Opened { model, ignores_system_prompt: ignores });
+        }
         let Some(folder) = local_folder(spec) else {
             let model = idle::counted(spec, self.model(spec, events).map_err(wrong)?, &self.idle);
             return Ok(Opened { model, ignores_system_prompt: false });
@@ -368,7 +382,7 @@ impl ModelFactory {
     pub fn model(&self, spec: &str, events: &dyn EventSink) -> Result<Arc<dyn Llm>, AppError> {
         if let Some(name) = router_name(spec) {
             // Its models are metered.
-            return Ok(Arc::new(self.router(name, None, events)?.model(&self.router_failures)?));
+            return Ok(Arc::new(self.router(name, events)?.model(&self.router_failures)?));
         }
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
@@ -395,17 +409,26 @@ impl ModelFactory {
         self.settings.routers.as_deref()
     }
 
-    /// A router with its models. `rewards`: the range of rewards, if it has learned nothing yet.
+    /// The router of the policy, with the model that learns among its models. `rewards`: the range of rewards, if it has learned nothing yet.
     ///
     /// # Errors
     /// There is no such router, or one of its models cannot be used.
-    pub(crate) fn router(
+    pub(crate) fn policy_router(
         &self,
         name: &str,
         rewards: Option<RewardRange>,
         events: &dyn EventSink,
     ) -> Result<OpenRouter, AppError> {
-        OpenRouter::open(self.settings.routers.as_deref(), name, rewards, self, events)
+        let learner = self.learner.as_ref().map(|(alias, model)| (alias.as_str(), self.metered(model.clone())));
+        OpenRouter::open(self.settings.routers.as_deref(), name, rewards, (self, learner), events)
+    }
+
+    /// Another router with its models.
+    ///
+    /// # Errors
+    /// As [`ModelFactory::policy_router`].
+    fn router(&self, name: &str, events: &dyn EventSink) -> Result<OpenRouter, AppError> {
+        OpenRouter::open(self.settings.routers.as_deref(), name, None, (self, None), events)
     }
 
     /// A model for a gateway: requests of its dialect are forwarded, others are translated. Returns its name, too.

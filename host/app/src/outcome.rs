@@ -81,6 +81,8 @@ pub struct LearnedWeights {
     pub last: PathBuf,
     /// The folder of the best model on validation tasks, if there is one.
     pub best: Option<PathBuf>,
+    /// The name of the model in the table of the router that the policy names. `None`: the model is the policy.
+    pub routed_as: Option<String>,
     /// Episodes of the last iteration that were written as text.
     pub samples: Vec<Arc<Episode>>,
     /// Names of the existing files with metrics and texts.

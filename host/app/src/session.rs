@@ -35,11 +35,11 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Loads everything that a specification names. `learning`: the local model, if it is open already because it
-    /// learns.
+    /// learns, with its name in the table of a router.
     pub(crate) async fn open(
         workspace: &'a Workspace,
         mut spec: RunSpec,
-        learning: Option<Arc<LocalModel>>,
+        learning: Option<(Arc<LocalModel>, Option<&str>)>,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let concurrency = usize::from(spec.play.concurrency);
@@ -54,7 +54,11 @@ impl<'a> Session<'a> {
         let granted = RouterPlugins::load(&plugins, folder, others).await;
         models.set_router_plugins(policy.and(granted.map_err(|error| error.of_option(Key::Grants))?));
         let Opened { model, ignores_system_prompt } = match learning {
-            Some(model) => models.opened(model),
+            Some((model, None)) => models.opened(model),
+            Some((model, Some(name))) => {
+                models.set_learner(name.to_owned(), model);
+                models.policy(&spec.policy.model, events)?
+            }
             None => models.policy(&spec.policy.model, events)?,
         };
         let grants = models.grants(&spec.grants, events)?;

@@ -4,6 +4,7 @@ use crate::summary::{environments, mixed};
 use clawhost_app::{EpisodeBudget, ModelSize, Rehearsal};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::budget::BudgetPlan;
+use clawhost_learning::{Schedule, Turn};
 use clawhost_run_config::{AllowanceSpec, CreditUnit, Grant, HarnessSpec, Optimizer, RunSpec, WeightsSpec};
 use serde_json::json;
 use std::io::Write;
@@ -73,6 +74,9 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     };
     let how = match spec.learn().and_then(|learn| learn.from.as_ref()) {
         Some(run) => format!("{} of {} each, at most", counted(plan.groups(), "group"), escaped(run, 100)),
+        None if plan.schedule != Schedule::Joint => {
+            format!("layers in turns: {}{refilled}", counted(*training, "episode"))
+        }
         None => format!(
             "{} in groups of {}: {}{refilled}",
             counted(plan.play.episodes, "episode"),
@@ -81,6 +85,16 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
         ),
     };
     writeln!(out, "training    {} of {how}", counted(plan.iterations, "iteration"))?;
+    if let Schedule::Turns(turns) = &plan.schedule {
+        for Turn { layer, episodes, group, .. } in turns {
+            let iterations = counted(plan.schedule.iterations_of(layer, plan.iterations), "iteration");
+            writeln!(
+                out,
+                "            {layer}: {iterations} of {} in groups of {group}",
+                counted(*episodes, "episode")
+            )?;
+        }
+    }
     phases(&mut out, rehearsal)?;
     if let Some(BudgetPlan { budget, pairs, power, smallest_lift, .. }) = division {
         let finds = match smallest_lift {

@@ -389,11 +389,12 @@ impl<'a> LearningLoop<'a> {
     async fn next_experience(&mut self) -> Staged<Option<Experience>> {
         let seed = self.plan.play.seed;
         let position = self.plan.schedule.at(self.state.iteration);
-        let stages = self.stages.iter();
-        let policy = stages.fold(self.ports.policy.clone(), |policy, stage| match position.is_active(stage.name()) {
-            true => stage.training_policy(policy, seed),
-            false => stage.serving_policy(policy, LayerState::Now),
-        });
+        let (active, others): (Vec<_>, Vec<_>) = self.stages.iter().partition(|stage| position.is_active(stage.name()));
+        // The layers that learn come last: how they act overrides the others.
+        let policy = others
+            .into_iter()
+            .fold(self.ports.policy.clone(), |policy, stage| stage.serving_policy(policy, LayerState::Now));
+        let policy = active.into_iter().fold(policy, |policy, stage| stage.training_policy(policy, seed));
         let serving = self.serving(None);
         let mut active = self.stages.iter_mut().filter(|stage| position.is_active(stage.name()));
         let curriculum = active.find_map(|stage| stage.curriculum());

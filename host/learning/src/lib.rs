@@ -70,6 +70,6 @@ pub use stage::{AfterStep, CurrentTurn, LayerState, LearningStage, SavedLayer, S
 pub use test_phase::{TestPhase, TestSide};
 pub use training_thread::TrainingThread;
 pub use weights::{
-    Best, Curriculum, RolloutMeasures, SharedWeights, Teaching, WarmStart, WarmStartReport, WarningSubject,
-    WeightsIteration, WeightsPlan, WeightsPorts, WeightsReport, WeightsStage,
+    Best, Curriculum, RolloutMeasures, RoutedLearner, SharedWeights, Teaching, WarmStart, WarmStartReport,
+    WarningSubject, WeightsIteration, WeightsPlan, WeightsPorts, WeightsReport, WeightsStage,
 };

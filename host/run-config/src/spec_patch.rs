@@ -1,7 +1,7 @@
 //! A resolved run as a patch that sets every option, for writing it to a file and for comparing it.
 
 use crate::key::Preset;
-use crate::resolve::learn::DIVIDED;
+use crate::resolve::learn::divided;
 use crate::{
     Amount, CreditUnit, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source,
     Value, Verb, WeightsSpec, Work,
@@ -54,8 +54,8 @@ impl RunSpec {
             Work::Learn(learn) => {
                 out.learn(learn);
                 if learn.harness().is_some_and(|harness| harness.divides()) {
-                    for key in DIVIDED {
-                        out.0.remove(key);
+                    for key in divided(learn.schedule) {
+                        out.0.remove(*key);
                     }
                 }
             }

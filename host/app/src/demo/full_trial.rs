@@ -232,7 +232,12 @@ impl<'a> FullTrial<'a> {
         let demonstrator: Arc<dyn Llm> = Arc::new(Demonstrator::new(self.model.clone()));
         WeightsStage::new(
             plan,
-            WeightsPorts { weights: self.weights.clone(), demonstrator: Some(demonstrator), teaching: None },
+            WeightsPorts {
+                weights: self.weights.clone(),
+                demonstrator: Some(demonstrator),
+                teaching: None,
+                routed: None,
+            },
         )
     }
 

@@ -87,7 +87,7 @@ impl Game {
             temperature: 1.0,
             demonstrations: 16_384,
             batch: 64,
-            target: 0.5,
+            target: 0.6,
             max_turns: 1,
             max_tokens: 5,
             tests: 800,

@@ -134,8 +134,12 @@ impl<'a> GameTrial<'a> {
             evaluate_every: 0,
             evaluate_episodes: 0,
         };
-        let weights =
-            WeightsPorts { weights: self.weights.clone(), demonstrator: Some(self.demonstrator()), teaching: None };
+        let weights = WeightsPorts {
+            weights: self.weights.clone(),
+            demonstrator: Some(self.demonstrator()),
+            teaching: None,
+            routed: None,
+        };
         let policy = match teacher {
             Teacher::Demonstrations => self.ports.policy.clone(),
             Teacher::Rewards | Teacher::ShuffledRewards => {

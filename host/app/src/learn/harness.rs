@@ -7,23 +7,28 @@ use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
-use clawhost_run_config::{EvolveSpec, HarnessSpec, Key, RunSpec, Work};
+use clawhost_run_config::{EvolveSpec, HarnessSpec, Key, RunSpec, ScheduleKind, Work};
 
 /// Tasks of the fixed set, on which candidates are compared. On fewer, the best of several candidates is often the luckiest: the standard
 /// error of a difference is .14 on 50 tasks, and .32 on ten. Beyond it more tasks add little.
 const FIXED_SET: u64 = 50;
 
-/// Divides the budget of a run, if it has one, and writes the parts into the specification.
+/// Episodes of a group while lessons are learned with a budget: every episode has another task, and nothing is compared inside a group.
+pub(super) const LESSON_GROUP: u32 = 1;
+
+/// Divides the budget of a run, if it has one, and writes the parts into the specification. Where layers learn in turns, iterations, episodes and
+/// groups are those of the other layers.
 pub(super) fn divide(spec: &mut RunSpec) -> Result<(), AppError> {
     let Some((Some(budget), alpha)) = spec.harness().map(|harness| (harness.budget, harness.alpha)) else {
         return Ok(());
     };
     let plan = BudgetPlan::new(budget, alpha)?;
-    spec.play.episodes = plan.batch;
-    // Every episode has another task: nothing is compared inside a group.
-    spec.play.group = 1;
-    if let Work::Learn(learn) = &mut spec.work {
+    if let Work::Learn(learn) = &mut spec.work
+        && learn.schedule == ScheduleKind::Joint
+    {
         learn.iterations = plan.batches;
+        spec.play.episodes = plan.batch;
+        spec.play.group = LESSON_GROUP;
     }
     if let Some(harness) = spec.harness_mut() {
         harness.reflect_every = 1;

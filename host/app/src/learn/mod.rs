@@ -16,6 +16,7 @@ mod weights;
 
 pub use curve::training as training_curve;
 pub use pace::{Known, Pace};
+pub use turns::iterations as learning_iterations;
 
 use crate::events::{Event, EventSink, Warning, Watch};
 use crate::playbooks::Beginning;
@@ -29,7 +30,8 @@ use clawhost_core::{EpisodeFilter, EpisodeState, RunId, RunKind, counted};
 use clawhost_learn::CheckpointKind;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learning::{
-    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, learn_digest,
+    EpisodePool, ExperienceSource, LearnPlan, LearnPorts, LearnReport, LearnStart, LearningStage, Schedule,
+    learn_digest,
 };
 use clawhost_model::CheckpointWriter;
 use clawhost_play::{Cancel, ScoringRule, finished_reward};
@@ -65,9 +67,10 @@ async fn prepare<'a>(
     harness::divide(&mut spec)?;
     let model = LearningModel::open(&spec, &workspace.settings().models, events)
         .map_err(|error| error.of_option(Key::Policy))?;
-    let mut session = Session::open(workspace, spec, model.as_ref().map(|model| model.model.clone()), events).await?;
+    let learning = model.as_ref().map(|model| (model.model.clone(), model.alias()));
+    let mut session = Session::open(workspace, spec, learning, events).await?;
     allowance::convert(workspace, &mut session, start)?;
-    let Some(LearnSpec { iterations, test_pairs, from, .. }) = session.spec.learn().cloned() else {
+    let Some(LearnSpec { test_pairs, from, .. }) = session.spec.learn().cloned() else {
         return Err(RequestError::Other("this run names no layer that learns".to_owned()).into());
     };
     let mut play = session.ports();
@@ -106,7 +109,8 @@ async fn prepare<'a>(
         let stage = harness::stage(&mut session, name, events).await?;
         stages.extend(stage.map(|stage| Box::new(stage) as Box<dyn LearningStage>));
     }
-    let plan = LearnPlan { iterations, play: session.plan(), test_pairs, schedule: turns::schedule(&session.spec) };
+    let (iterations, schedule) = (turns::iterations(&session.spec), turns::schedule(&session.spec));
+    let plan = LearnPlan { iterations, play: session.plan(), test_pairs, schedule };
     let source = match from {
         None => None,
         Some(run) => {
@@ -296,6 +300,7 @@ fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>)
         last: CheckpointWriter::place(&out, CheckpointKind::Last),
         // If an empty folder was created to resume the run, the earlier best weights are lost.
         best: best.exists().then_some(best),
+        routed_as: model.alias().map(str::to_owned),
         samples: recorder.samples(),
         files: [METRICS, COMPLETIONS, curve::CURVE].into_iter().filter(|name| out.join(name).exists()).collect(),
         out,
@@ -322,6 +327,10 @@ fn title(session: &Session<'_>, plan: &LearnPlan, beginning: Option<&Beginning>)
     let LearnPlan { iterations, play, .. } = plan;
     let title = session.title();
     let what = match session.spec.learn().and_then(|learn| learn.from.as_ref()) {
+        None if plan.schedule != Schedule::Joint => {
+            let episodes = plan.schedule.episodes(*iterations, play.episodes);
+            format!("layers in turns, {} in all", counted(episodes, "episode"))
+        }
         Some(run) => format!("{} of {run}, while there are any", counted(plan.groups(), "group")),
         None => format!("{} in groups of {}", counted(play.episodes, "episode"), play.group),
     };

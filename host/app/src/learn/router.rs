@@ -29,7 +29,7 @@ pub(super) fn stage(
     events: &dyn EventSink,
 ) -> Result<(RouterStage, Arc<RouterResult>), AppError> {
     let name = named(session)?;
-    let opened = session.models.router(&name, Some(range(&session.rewards)), events)?;
+    let opened = session.models.policy_router(&name, Some(range(&session.rewards)), events)?;
     if opened.plugin.is_some() {
         let why =
             format!("a plugin decides for router `{name}`; it can learn in a run once its file names no `plugin`");

@@ -1,12 +1,14 @@
 //! Creates the weights layer: the model, its learning settings, and its output folder.
 
+use super::turns;
 use crate::events::{Event, EventSink, Warning};
-use crate::models::{folder_name, read_folder};
+use crate::models::{folder_name, local_folder, read_folder};
+use crate::routers::{RoutedSection, described, router_file, router_name};
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
 use clawhost_core::{Digest, Teacher};
 use clawhost_learn::policy::{Credit, Difficulty, JudgeCredit, PolicyGradient, Truncation, TurnCredit, Updates};
-use clawhost_learning::{Teaching, WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
+use clawhost_learning::{RoutedLearner, Teaching, WarmStart, WeightsPlan, WeightsPorts, WeightsStage};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
 use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
@@ -32,6 +34,8 @@ const FLOOR: f64 = 0.1;
 pub(super) struct LearningModel {
     found: ModelFolder,
     settings: LearningSettings,
+    /// Its name in the table of the router that the policy names.
+    alias: Option<String>,
     /// A teacher in a folder, and the digest of its weights.
     teacher: Option<(Arc<LocalModel>, Digest)>,
     pub(super) model: Arc<LocalModel>,
@@ -93,6 +97,30 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
     })
 }
 
+/// The folder of the model that learns: the policy, or the only local model of the router that the policy names, with its name there.
+fn place(spec: &RunSpec, machine: &ModelSettings) -> Result<(Option<String>, String), AppError> {
+    if let Some(folder) = spec.policy.local_folder() {
+        return Ok((None, folder.to_owned()));
+    }
+    let Some(name) = router_name(&spec.policy.model) else {
+        let why = "weights learn where they are: the policy must be the folder of a local model, or a router with one";
+        return Err(RequestError::Other(why.to_owned()).into());
+    };
+    let (folder, file) = described(machine.routers.as_deref(), name)?;
+    let local = |(alias, section): (String, RoutedSection)| Some((alias, local_folder(&section.model)?.to_owned()));
+    let found: Vec<(String, String)> = file.models.into_iter().filter_map(local).collect();
+    match found.as_slice() {
+        [(alias, folder)] => Ok((Some(alias.clone()), folder.clone())),
+        others => {
+            let names: Vec<&str> = others.iter().map(|(alias, _)| alias.as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let path = router_file(&folder, name, "toml").display().to_string();
+            let why = format!("{path}: weights learn in its only local model, and it has {names}");
+            Err(RequestError::NoRouter { why }.into())
+        }
+    }
+}
+
 /// A teacher in a folder for this model, with the digest of its weights. An adapter in the folder is part of it.
 fn local_teacher(
     place: &Path,
@@ -115,12 +143,10 @@ impl LearningModel {
         machine: &ModelSettings,
         events: &dyn EventSink,
     ) -> Result<Option<Self>, AppError> {
-        let (Some(weights), Some(learn)) = (spec.weights(), spec.learn()) else { return Ok(None) };
-        let Some(folder) = spec.policy.local_folder().map(Path::new) else {
-            let why = "weights learn where they are: the policy must be the folder of a local model";
-            return Err(RequestError::Other(why.to_owned()).into());
-        };
-        let iterations = super::turns::schedule(spec).iterations_of(Layer::Weights.name(), learn.iterations);
+        let Some(weights) = spec.weights() else { return Ok(None) };
+        let (alias, folder) = place(spec, machine)?;
+        let folder = Path::new(&folder);
+        let iterations = turns::schedule(spec).iterations_of(Layer::Weights.name(), turns::iterations(spec));
         let settings = settings(spec, weights, iterations)?;
         let mut found = read_folder(folder, &machine.texts, events)?;
         if found.sampling.restricts() {
@@ -137,7 +163,12 @@ impl LearningModel {
         let folder = weights.teacher.as_deref().filter(|_| weights.teacher_endpoint().is_none());
         let teacher = folder.map(|place| local_teacher(Path::new(place), &found, machine, events)).transpose()?;
         let before = model.engine().current().digest;
-        Ok(Some(Self { found, settings, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
+        Ok(Some(Self { found, settings, alias, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
+    }
+
+    /// Its name in the table of a router. `None`: it is the policy.
+    pub(super) fn alias(&self) -> Option<&str> {
+        self.alias.as_deref()
     }
 
     pub(super) fn size(&self) -> ModelSize {
@@ -214,6 +245,8 @@ impl LearningModel {
         };
         let demonstrator = Arc::new(Demonstrator::new(self.model.clone()));
         let weights = self.weights.clone();
-        Ok(WeightsStage::new(plan, WeightsPorts { weights, demonstrator: Some(demonstrator), teaching }))
+        let model = || session.models.opened(self.model.clone()).model;
+        let routed = self.alias.clone().map(|name| RoutedLearner { name, model: model() });
+        Ok(WeightsStage::new(plan, WeightsPorts { weights, demonstrator: Some(demonstrator), teaching, routed }))
     }
 }

@@ -159,7 +159,7 @@ pub(super) fn read_document(path: &Path, state: &RawValue) -> Result<Router, App
 }
 
 /// A file of a router in a folder of routers.
-pub(super) fn router_file(folder: &Path, name: &str, ending: &str) -> PathBuf {
+pub(crate) fn router_file(folder: &Path, name: &str, ending: &str) -> PathBuf {
     folder.join(format!("{name}.{ending}"))
 }
 

@@ -18,6 +18,7 @@ mod versions;
 pub use book::{GateBook, LiveBook, RouterBook};
 pub use config::{ROUTER_COST_WEIGHT, ROUTER_TYPICAL_TOKENS, RoutedSection, RouterFile};
 pub use explain::{Explained, explain_request};
+pub(crate) use files::router_file;
 pub use files::{StoredRouter, read_router, router_names, routers_folder, waiting_decisions, write_router};
 pub(crate) use live::LiveRouter;
 pub use log::read_decisions;

@@ -6,7 +6,7 @@ use super::files::{is_name, read_state, router_file, write_served};
 use super::log::{add_to_log, decided};
 use super::versions::next_number;
 use crate::{AppError, EventSink, ModelFactory, RequestError};
-use clawhost_core::{RoutingPlugin, RunId, escaped};
+use clawhost_core::{Llm, RoutingPlugin, RunId, escaped};
 use clawhost_learn::router::{RewardRange, Router};
 use clawhost_learning::{LearnedRouter, RoutedModel, RoutedModels, RouterKeeper, RoutingFailures};
 use clawhost_run_config::Grant;
@@ -65,7 +65,8 @@ pub(crate) fn described(folder: Option<&Path>, name: &str) -> Result<(PathBuf, R
 }
 
 impl OpenRouter {
-    /// Opens the router of this name with its models. `rewards`: the range of rewards, if it has learned nothing yet.
+    /// Opens the router of this name with its models, of which one may be open already. `rewards`: the range of rewards, if it has learned
+    /// nothing yet.
     ///
     /// # Errors
     /// There is no such router, its files cannot be used, or one of its models cannot.
@@ -73,7 +74,7 @@ impl OpenRouter {
         folder: Option<&Path>,
         name: &str,
         rewards: Option<RewardRange>,
-        models: &ModelFactory,
+        (models, known): (&ModelFactory, Option<(&str, Arc<dyn Llm>)>),
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let (folder, file) = described(folder, name)?;
@@ -82,7 +83,11 @@ impl OpenRouter {
         let router = file.router(learned, rewards.unwrap_or(REWARDS))?;
         let mut opened = RoutedModels::new();
         for (alias, section) in &file.models {
-            opened.insert(alias.clone(), models.model(&section.model, events)?);
+            let model = match &known {
+                Some((name, model)) if name == alias => model.clone(),
+                _ => models.model(&section.model, events)?,
+            };
+            opened.insert(alias.clone(), model);
         }
         Ok(Self { name: name.to_owned(), router, models: Arc::new(opened), plugin, folder })
     }

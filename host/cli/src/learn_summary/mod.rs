@@ -18,7 +18,7 @@ pub(crate) use crate::weights::weights;
 use crate::{plot, summary, weights as model};
 use clawhost_app::plot::smoothed;
 use clawhost_app::routers::RouterUse;
-use clawhost_app::{Learned, time};
+use clawhost_app::{Learned, learning_iterations, time};
 use clawhost_core::{escaped, thousands};
 use clawhost_learning::{LearnReport, Outcome};
 use serde_json::json;
@@ -87,8 +87,7 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
             if let Some(most) = most.filter(|_| report.harness().is_none()) {
                 writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
             }
-            let iterations = spec.learn().map_or(0, |learn| learn.iterations);
-            writeln!(out, "            {}", next(reason, report.iterations.len(), iterations))?;
+            writeln!(out, "            {}", next(reason, report.iterations.len(), learning_iterations(spec)))?;
         }
     }
     if let Some(harness) = report.harness() {

@@ -108,6 +108,10 @@ pub(crate) fn files(
     if let Some((start, last)) = learned.and_then(|weights| Some((weights.start?, weights.last?))) {
         writeln!(out, "validation  {start:.3} with the starting weights, {last:.3} with the last that were measured")?;
     }
+    if let Some(name) = &weights.routed_as {
+        let (name, place) = (escaped(name, 100), best.as_ref().unwrap_or(last).display());
+        writeln!(out, "to serve    in the file of the router: models.{name}.model = \"local:{place}\"")?;
+    }
     if let Some(play) = play.filter(|_| report.stopped.is_none()) {
         writeln!(out, "play it     {play}")?;
     }

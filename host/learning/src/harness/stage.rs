@@ -258,7 +258,8 @@ impl LearningStage for HarnessStage {
     }
 
     fn needs(&self, plan: &LearnPlan) -> TaskNeeds {
-        let sessions = plan.iterations.div_ceil(self.plan.gate.every.max(1)).saturating_add(1);
+        let own = plan.schedule.iterations_of(self.name(), plan.iterations);
+        let sessions = own.div_ceil(self.plan.gate.every.max(1)).saturating_add(1);
         let sessions = sessions.saturating_add(u64::from(self.plan.evolve.is_some()));
         TaskNeeds { train: 0, val: sessions.saturating_mul(self.plan.gate.pairs) }
     }

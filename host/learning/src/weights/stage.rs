@@ -1,5 +1,6 @@
 //! The stages of the weights layer.
 
+use super::RoutedLearner;
 use super::measures::{measures, reading, repeated, rewards_by_name, signal};
 use super::teaching::{Teaching, teach};
 use super::warm_up::{WarmStart, WarmStartReport};
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, Llm};
 use clawhost_learn::policy::{Difficulty, FallMonitor, Generated, HackingMonitor, NoSignal, SignalMonitor, Watched};
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Metric, Step, Weights};
-use clawhost_play::Plan;
+use clawhost_play::{ChatPolicy, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub struct WeightsPorts {
     pub demonstrator: Option<Arc<dyn Llm>>,
     /// The teacher, if the objective distils one.
     pub teaching: Option<Teaching>,
+    /// The model of the weights where a router chooses the policy. `None`: it is the policy.
+    pub routed: Option<RoutedLearner>,
 }
 
 /// The best weights so far. The starting weights are among them.
@@ -146,6 +149,8 @@ pub struct WeightsStage {
     remembered: Option<Arc<[u8]>>,
     /// The current weights, while the earlier ones act.
     set_aside: Option<Vec<u8>>,
+    /// Whether a router sent all episodes of the current iteration to other models.
+    is_passed_over: bool,
 }
 
 impl WeightsStage {
@@ -162,6 +167,7 @@ impl WeightsStage {
             is_changed: true,
             remembered: None,
             set_aside: None,
+            is_passed_over: false,
         }
     }
 
@@ -174,6 +180,14 @@ impl WeightsStage {
         let weights = self.ports.weights.clone();
         let locked = move || job(&mut *weights.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(context.training.run(locked).await??)
+    }
+
+    /// The policy with the model of these weights in place of a router.
+    pub(super) fn alone(&self, policy: ChatPolicy) -> ChatPolicy {
+        match &self.ports.routed {
+            Some(routed) => policy.with_model(routed.model.clone()),
+            None => policy,
+        }
     }
 
     async fn keep(&self, kind: CheckpointKind, context: &StageContext<'_>) -> Staged<()> {
@@ -198,7 +212,7 @@ impl WeightsStage {
             ..context.plan.play.clone()
         };
         let name = format!("i{iteration:05}-val");
-        let phase = context.phase(&name, plan, context.policy.clone(), context.val.clone()).await?;
+        let phase = context.phase(&name, plan, self.alone(context.policy.clone()), context.val.clone()).await?;
         let Some(reward) = mean_reward(&phase.episodes) else { return Ok(None) };
         if self.state.best.as_ref().is_none_or(|best| reward > best.reward) {
             self.state.best = Some(Best { iteration, reward });
@@ -211,7 +225,8 @@ impl WeightsStage {
     /// Validates the weights from before the first reward, once: they may stay the best. A run without a later validation
     /// has nothing to compare them with.
     async fn validate_start(&mut self, context: &StageContext<'_>) -> Staged<WarmUp> {
-        let is_compared = (1..=context.plan.iterations).contains(&self.plan.evaluate_every);
+        let own = context.plan.schedule.iterations_of(self.name(), context.plan.iterations);
+        let is_compared = (1..=own).contains(&self.plan.evaluate_every);
         if !is_compared || self.state.is_start_validated {
             return Ok(WarmUp::Done);
         }
@@ -304,11 +319,18 @@ impl LearningStage for WeightsStage {
         }
     }
 
+    fn training_policy(&self, policy: ChatPolicy, _: u64) -> ChatPolicy {
+        self.alone(policy)
+    }
+
     fn curriculum(&mut self) -> Option<&mut Curriculum> {
         Some(&mut self.state.curriculum)
     }
 
     async fn observe(&mut self, experience: &Experience, context: &StageContext<'_>) -> Staged<Batch> {
+        let own = self.ports.routed.as_ref().map(|routed| routed.own(experience));
+        let experience = own.as_ref().unwrap_or(experience);
+        self.is_passed_over = experience.selected.is_empty();
         let mut batch = experience.batch(&experience.selected);
         if let Some(teaching) = &self.ports.teaching {
             teach(teaching, &mut batch, context.cancel).await?;
@@ -323,6 +345,9 @@ impl LearningStage for WeightsStage {
     fn learned(&self, outcome: &LayerOutcome) -> Result<(), String> {
         match outcome {
             LayerOutcome::Stepped(_, step) if step.updates > 0 => Ok(()),
+            LayerOutcome::Stepped(..) if self.is_passed_over => {
+                Err("the router sent no episode to the model whose weights learn".to_owned())
+            }
             LayerOutcome::Stepped(forward, _) => Err(unmoved_reason(&forward.metrics)),
             LayerOutcome::LeftOut(why) => Err(why.to_string()),
             LayerOutcome::RolledBack => Err("rolled back".to_owned()),
@@ -337,6 +362,8 @@ impl LearningStage for WeightsStage {
     ) -> Staged<AfterStep> {
         // Weights that did not step, or were rolled back, equal those of the last checkpoint.
         self.is_changed |= matches!(&outcome, LayerOutcome::Stepped(..));
+        let own = self.ports.routed.as_ref().map(|routed| routed.own(experience));
+        let experience = own.as_ref().unwrap_or(experience);
         let (_, best) = reward_bounds(&context.ports.rewards);
         let (episodes, rules) = (experience.episodes(), &context.ports.rewards);
         let reward = mean_reward(&episodes);

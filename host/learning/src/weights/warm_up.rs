@@ -5,7 +5,7 @@ use super::stage::WeightsStage;
 use crate::Staged;
 use crate::batch::unscored_reason;
 use crate::experience::mean_reward;
-use crate::stage::{LayerState, LearningStage as _, StageContext, WarmUp};
+use crate::stage::{StageContext, WarmUp};
 use clawhost_core::{Attributes, Episode, derive_seed};
 use clawhost_learn::policy::Generated;
 use clawhost_play::{Plan, StopReason};
@@ -143,7 +143,7 @@ impl WeightsStage {
 
     /// The mean reward of the model's current samples, or why they have none. An unscored measurement is not 0.
     async fn look(&self, warm: &WarmStart, steps: u64, context: &StageContext<'_>) -> Staged<Result<f64, String>> {
-        let policy = self.serving_policy(context.policy.clone(), LayerState::Now);
+        let policy = self.alone(context.policy.clone());
         let plan = training_plan(warm.episodes, context);
         let phase = context.phase(&format!("warm-{steps:05}"), plan, policy, context.train.clone()).await?;
         Ok(mean_reward(&phase.episodes).ok_or_else(|| unscored_reason(&phase.episodes)))

@@ -7,10 +7,20 @@ use crate::{
 };
 
 /// What the text of a policy begins with that a router chooses.
-const ROUTER: &str = "router:";
+pub(super) const ROUTER: &str = "router:";
 /// Options whose values follow from a budget.
-pub(crate) const DIVIDED: [Key; 6] =
-    [Key::Iterations, Key::Episodes, Key::Group, Key::GateEvery, Key::GatePairs, Key::ReflectEvery];
+const DIVIDED: [Key; 6] =
+    [Key::GateEvery, Key::GatePairs, Key::ReflectEvery, Key::Iterations, Key::Episodes, Key::Group];
+/// Those among them that say how lessons are judged. Where layers learn in turns, the others are those of the other layers.
+const DIVIDED_OF_LESSONS: &[Key] = DIVIDED.split_at(3).0;
+
+/// The options whose values follow from a budget under this schedule.
+pub(crate) fn divided(schedule: ScheduleKind) -> &'static [Key] {
+    match schedule {
+        ScheduleKind::Joint => &DIVIDED,
+        ScheduleKind::Turns => DIVIDED_OF_LESSONS,
+    }
+}
 
 impl Resolver<'_> {
     pub(super) fn learn(&mut self) -> LearnSpec {
@@ -29,10 +39,7 @@ impl Resolver<'_> {
             let why = "is for the harness: a router learns from decisions that it makes as it is now";
             self.refuse(Key::From, [why.into()]);
         }
-        let schedule = match self.text_or(Key::Schedule, 0) {
-            name if name == ScheduleKind::Turns.name() => ScheduleKind::Turns,
-            _ => ScheduleKind::Joint,
-        };
+        let schedule = self.schedule();
         if schedule == ScheduleKind::Turns && self.layers.len() < 2 {
             self.refuse(Key::Schedule, ["turns are for several layers; name another one, or write \"joint\"".into()]);
         }
@@ -42,6 +49,13 @@ impl Resolver<'_> {
             schedule,
             test_pairs: self.whole_or(Key::TestPairs, 0),
             layers,
+        }
+    }
+
+    fn schedule(&self) -> ScheduleKind {
+        match self.text_or(Key::Schedule, 0) {
+            name if name == ScheduleKind::Turns.name() => ScheduleKind::Turns,
+            _ => ScheduleKind::Joint,
         }
     }
 
@@ -119,9 +133,9 @@ impl Resolver<'_> {
         [Key::BudgetTokens, Key::BudgetMoney].into_iter().find(|key| self.has(*key)).unwrap_or(Key::Budget)
     }
 
-    /// A budget is divided by the program, and spent by one layer on its own episodes.
+    /// A budget is divided by the program, and spent by the harness on episodes of its own.
     fn refuse_beside_budget(&mut self) {
-        for key in DIVIDED.into_iter().filter(|key| self.has(*key)).collect::<Vec<_>>() {
+        for key in divided(self.schedule()).iter().copied().filter(|key| self.has(*key)).collect::<Vec<_>>() {
             self.refuse(
                 key,
                 ["cannot stand beside ".into(), self.budget_key().into(), ", which divides its episodes itself".into()],
@@ -139,8 +153,12 @@ impl Resolver<'_> {
                 );
             }
         }
-        if self.layers.len() > 1 {
-            self.refuse(self.budget_key(), ["is for the harness alone: weights need more episodes".into()]);
+        if self.layers.len() > 1 && self.schedule() == ScheduleKind::Joint {
+            let (turns, why) = (
+                format!(" {}", ScheduleKind::Turns.name()),
+                "is for lessons alone; where other layers learn, too, it needs ",
+            );
+            self.refuse(self.budget_key(), [why.into(), Key::Schedule.into(), turns.into()]);
         }
     }
 

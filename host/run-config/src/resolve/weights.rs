@@ -1,5 +1,6 @@
 //! The settings of the weights layer, with the rules between these options.
 
+use super::learn::ROUTER;
 use super::{Resolver, preset_flag, preset_number, small};
 use crate::check::options;
 use crate::folder::is_endpoint;
@@ -58,16 +59,27 @@ impl Resolver<'_> {
         }
     }
 
-    /// Weights that learn must be in a local folder.
+    /// Weights that learn must be in a local folder. A router may have such a model.
     fn check_model(&mut self) {
-        let is_local = |text: &str| text.strip_prefix("local:").is_some_and(|folder| !folder.is_empty());
+        let is_local = |text: &str| {
+            text.strip_prefix("local:").or_else(|| text.strip_prefix(ROUTER)).is_some_and(|rest| !rest.is_empty())
+        };
         let is_reported = self.refused.contains(&Key::Policy) || self.refused.contains(&Key::Model);
         if is_reported || self.has(Key::Model) || is_local(self.text_or(Key::Policy, 0)) {
             return;
         }
         let at = if self.has(Key::Policy) { Key::Policy } else { Key::Model };
         let begin = "layer weights needs a local model: name its folder with ".into();
-        self.refuse(at, [begin, Key::Model.into(), ", or write local:DIR for ".into(), Key::Policy.into()]);
+        self.refuse(
+            at,
+            [
+                begin,
+                Key::Model.into(),
+                ", or write local:DIR for ".into(),
+                Key::Policy.into(),
+                ", or router:NAME, which has one".into(),
+            ],
+        );
     }
 
     /// Whether a teacher is learned from. A teacher and its objective need each other.
