@@ -193,6 +193,8 @@ fn place(key: Key) -> String {
 /// The place that decides whether a run has the option.
 fn head(key: Key) -> Option<String> {
     match key {
+        // A single layer has none.
+        Key::Schedule => Some(LAYERS.to_owned()),
         Key::EvolveSection | Key::EvolveMinibatch => Some(EVOLVE.to_owned()),
         Key::AdapterAlpha | Key::AdapterTargets => Some(place(Key::AdapterRank)),
         Key::DemonstrationsUntil | Key::DemonstrationsSteps => Some(place(Key::Demonstrations)),

@@ -198,11 +198,11 @@ keys! {
         "Learn from the decided episodes of this recorded run and their rewards, instead of playing training tasks";
     Iterations, "iterations", RUN, whole(1..=100_000), fixed(20), LEARN, decides, Learning, "N",
         "Batches of episodes that are played and learned from";
-    Schedule, "schedule", RUN, text, fixed("joint"), LEARN, decides, Learning, "NAME",
-        "When each of several layers learns: joint (all of them in every iteration, from the same episodes) or turns (one after the other: the harness and the router for one iteration, the weights for four)";
+    Schedule, "schedule", RUN, text, cases("turns", " where several layers learn, else ", "joint", ""), LEARN, decides, Learning, "NAME",
+        "When each of several layers learns: joint (all of them in every iteration, from the same episodes) or turns (one after the other: lessons with their budget first, then the weights, then the router; without a budget again and again, the weights for four iterations and the others for one)";
     Episodes, "episodes", RUN, whole(1..=10_000_000), cases(20, "; learning ", 64, " an iteration"), PLAYS, decides, Run, "N",
         "Episodes to play; when learning, episodes per iteration";
-    Group, "group", RUN, whole(1..=1024), cases(1, "; harness ", 4, "; weights ", 8, ""), PLAYS, decides, Run, "G",
+    Group, "group", RUN, whole(1..=1024), cases(1, "; harness ", 4, ", or ", 2, " where the policy always answers alike; weights ", 8, ""), PLAYS, decides, Run, "G",
         "Episodes per task and seed, judged together";
     BranchAt, "branch_at", RUN, whole(1..=9_999), none, PLAY, decides, Run, "K",
         "The episodes of a group share their first K turns and branch from there";
@@ -246,7 +246,7 @@ keys! {
 
     Reflectors, "reflectors", HARNESS, texts, none, LEARN, decides, Harness, "R.wasm[?OPTION=VALUE]",
         "Reflectors that propose lessons";
-    Budget, "budget", HARNESS, whole(48..=1_000_000), cases(300, " where the harness alone learns, and iterations, episodes and trials are left open; else every lesson is measured alone, which takes thousands of episodes"),
+    Budget, "budget", HARNESS, whole(48..=1_000_000), cases(300, " where trials and the gate are left open, and iterations and episodes, too, if the harness alone learns; else every lesson is measured alone, which takes thousands of episodes"),
         LEARN, decides, Harness, "N",
         "Learn with this many episodes, training and gate together; lessons are judged together, and the test is played besides";
     BudgetTokens, "budget_tokens", HARNESS, whole(1_000..=LARGEST_TOTAL), none, LEARN, decides, Harness, "N",
@@ -493,7 +493,10 @@ mod tests {
     #[test]
     fn help_shows_the_defaults_of_the_table() {
         assert_eq!(Key::Episodes.default_text(), Some("20; learning 64 an iteration"));
-        assert_eq!(Key::Group.default_text(), Some("1; harness 4; weights 8"));
+        assert_eq!(
+            Key::Group.default_text(),
+            Some("1; harness 4, or 2 where the policy always answers alike; weights 8")
+        );
         assert_eq!(Key::Rate.default_text(), Some("0.002; of an adapter 0.0002"));
         assert_eq!(Key::Policy.default_text(), Some("follower"));
         assert_eq!(Key::BranchAt.default_text(), None);

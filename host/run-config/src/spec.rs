@@ -405,6 +405,9 @@ pub enum ScheduleKind {
 }
 
 impl ScheduleKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Joint, Self::Turns];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -3,8 +3,8 @@
 use crate::key::Preset;
 use crate::resolve::learn::divided;
 use crate::{
-    Amount, CreditUnit, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch, Source,
-    Value, Verb, WeightsSpec, Work,
+    Amount, CreditUnit, EvaluateSpec, HarnessSpec, Key, LayerSpec, LearnSpec, Price, RunSpec, RunSpecPatch,
+    ScheduleKind, Source, Value, Verb, WeightsSpec, Work,
 };
 
 impl RunSpec {
@@ -76,6 +76,9 @@ impl RunSpec {
     pub fn to_short_patch(&self) -> RunSpecPatch {
         let whole = self.to_patch();
         let mut short = RunSpecPatch::new();
+        // Without any option of trials a run of several layers has a budget for its lessons.
+        let says_measured = self.harness().is_some_and(|harness| !harness.divides())
+            && self.learn().is_some_and(|learn| learn.schedule == ScheduleKind::Turns);
         if let Some((layers, source)) = whole.layers() {
             short.set_layers(layers.clone(), *source);
         }
@@ -89,7 +92,7 @@ impl RunSpec {
                 ([], Value::Texts(texts)) => texts.is_empty(),
                 _ => false,
             };
-            if !is_default {
+            if !is_default || (says_measured && key == Key::TrialSlots) {
                 short.set(key, value.clone(), *source);
             }
         }
@@ -109,7 +112,8 @@ impl Setter {
     fn learn(&mut self, learn: &LearnSpec) {
         self.text(Key::From, learn.from.clone());
         self.whole(Key::Iterations, learn.iterations);
-        self.text(Key::Schedule, learn.schedule.name().to_owned());
+        let is_of_several = learn.layers.len() > 1;
+        self.text(Key::Schedule, is_of_several.then(|| learn.schedule.name().to_owned()));
         self.whole(Key::TestPairs, learn.test_pairs);
         let names = learn.layers.iter().map(|layer| layer.layer().name().to_owned()).collect();
         self.0.set_layers(names, Source::File { line: None });

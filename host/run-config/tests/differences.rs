@@ -189,7 +189,7 @@ fn consequences_of_a_difference_are_not_listed() {
         &weights("", "rate = 0.5\noptimizer = \"muon\"\nadapter_rank = 4"),
         &["learn.weights.adapter_rank was none and is 4"],
     );
-    let started = told(&play("episodes = 64\ngroup = 4"), &harness("", ""));
+    let started = told(&play("episodes = 64\ngroup = 2"), &harness("", ""));
     assert_eq!(started, ["verb was play and is learn"]);
 }
 

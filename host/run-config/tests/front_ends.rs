@@ -47,7 +47,7 @@ fn a_file_and_flags_that_describe_one_run_resolve_to_one_spec() {
 }
 
 #[test]
-fn the_harness_alone_has_a_budget_unless_its_episodes_are_chosen() {
+fn lessons_have_a_budget_unless_their_episodes_are_chosen() {
     let budget = |options: &[(Key, &str)], layers: &[&str]| {
         let spec =
             flags(options, layers).over(file()).resolve(Verb::Learn).unwrap_or_else(|problems| panic!("{problems}"));
@@ -66,7 +66,13 @@ fn the_harness_alone_has_a_budget_unless_its_episodes_are_chosen() {
     for option in chosen.into_iter().chain(others) {
         assert_eq!(budget(&[option], &["harness"]), None, "{option:?}");
     }
-    assert_eq!(budget(&[(Key::Model, "tiny")], &["harness", "weights"]), None);
+    // Where layers learn in turns, these are the episodes of the others.
+    let both = |more: &[(Key, &str)]| budget(&[&[(Key::Model, "tiny")], more].concat(), &["harness", "weights"]);
+    assert_eq!(both(&[]), Some(300));
+    assert_eq!(both(&chosen[..3]), Some(300));
+    for option in [chosen[3], others[0], others[1], others[2], others[3], (Key::Schedule, "joint")] {
+        assert_eq!(both(&[option]), None, "{option:?}");
+    }
 }
 
 #[test]

@@ -77,6 +77,9 @@ pub(crate) struct Record {
     /// The frozen evidence of earlier trials. Each trial is a hypothesis of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) earlier: Vec<Evidence>,
+    /// What it needed in earlier trials. To need the same again is no new hypothesis.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) needed_before: BTreeSet<Vec<EntryId>>,
     /// Entries with which a merger was turned down.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) apart: BTreeSet<EntryId>,
@@ -234,7 +237,10 @@ impl Harness {
             decided: record.decided.clone(),
             apart: record.apart.clone(),
         };
-        Memory(self.in_order().into_iter().map(remembered).collect())
+        // An entry that was written for a merger is nothing without it: the next run would try it beside its parts.
+        let merging = self.merging();
+        let is_kept = |record: &&Record| record.entry.status != Status::Queued || !merging.contains(&record.entry.id);
+        Memory(self.in_order().into_iter().filter(is_kept).map(remembered).collect())
     }
 
     /// Restores the knowledge of an earlier run: estimates of deployed entries, closed entries (which are not tried again
@@ -297,6 +303,7 @@ impl Harness {
             decided: None,
             evidence: None,
             earlier: Vec::new(),
+            needed_before: BTreeSet::new(),
             apart: BTreeSet::new(),
             resumed: false,
             form: OnceCell::new(),

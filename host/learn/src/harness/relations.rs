@@ -84,7 +84,7 @@ impl Harness {
     }
 
     /// Says what an entry needs. Another relation is another hypothesis: an entry that was turned down without it has a new trial, and so
-    /// have the entries that it needs. One that is tried or served keeps its relation.
+    /// have the entries that it needs. One that is tried or served keeps its relation, and so does one that was turned down with the other.
     ///
     /// # Errors
     /// It would need itself, through the entry that the text names.
@@ -100,7 +100,13 @@ impl Harness {
         if !is_out && !matches!(record.entry.status, Status::Queued | Status::Bundled) {
             return Ok(());
         }
-        record.entry.needs = needs;
+        if is_out && record.needed_before.contains(&needs) {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut record.entry.needs, needs);
+        if is_out {
+            record.needed_before.insert(before);
+        }
         if is_out && !self.deployed.contains(id) {
             self.try_again(id, Status::Queued);
         }

@@ -52,11 +52,13 @@ impl Resolver<'_> {
         }
     }
 
+    /// When layers learn. Several layers take turns unless the run says otherwise: while one learns, what the others do is the same in all
+    /// episodes that are compared. Measured for three layers in the section of the benchmarks about all layers in one run.
     fn schedule(&self) -> ScheduleKind {
-        match self.text_or(Key::Schedule, 0) {
-            name if name == ScheduleKind::Turns.name() => ScheduleKind::Turns,
-            _ => ScheduleKind::Joint,
-        }
+        let usual = if self.layers.len() > 1 { ScheduleKind::Turns } else { ScheduleKind::Joint };
+        let named = self.text(Key::Schedule);
+        let named = named.and_then(|name| ScheduleKind::ALL.into_iter().find(|kind| kind.name() == name));
+        named.unwrap_or(usual)
     }
 
     fn router(&mut self) -> RouterSpec {
@@ -121,11 +123,13 @@ impl Resolver<'_> {
         Some(AllowanceSpec { amount, rate: None })
     }
 
-    /// The default budget. `None` if another layer learns, too, or if an option is set that measures every lesson alone or that excludes a
-    /// budget. With a budget lessons are judged together, which takes a hundredth of the episodes.
+    /// The default budget. `None` if all layers learn from the same episodes, or if an option is set that measures every lesson alone or that
+    /// excludes a budget. With a budget lessons are judged together, which takes a hundredth of the episodes.
     fn usual_budget(&self, proposes_lessons: bool) -> Option<u64> {
-        let measures = DIVIDED.into_iter().chain([Key::TrialSlots, Key::From]).any(|key| self.has(key));
-        (proposes_lessons && !measures && self.layers == [Layer::Harness]).then(|| preset_whole(Key::Budget, 0))
+        let schedule = self.schedule();
+        let measures = divided(schedule).iter().chain(&[Key::TrialSlots, Key::From]).any(|key| self.has(*key));
+        let is_apart = schedule == ScheduleKind::Turns || self.layers == [Layer::Harness];
+        (proposes_lessons && !measures && is_apart).then(|| preset_whole(Key::Budget, 0))
     }
 
     /// The option that gives the run a budget.

@@ -54,9 +54,21 @@ impl Resolver<'_> {
         small(self.whole(Key::Concurrency).unwrap_or(usual))
     }
 
+    /// Whether the run plays episodes with a policy that answers equal requests alike. Then more than two members of a group show the same twice.
+    fn is_deterministic(&self) -> bool {
+        let policy = self.text_or(Key::Policy, 0);
+        let is_fixed = !self.has(Key::Model) && (policy == "follower" || policy.starts_with("script:"));
+        let plays = !self.has(Key::From) && !self.learns(Layer::Weights);
+        plays && (is_fixed || self.number(Key::Temperature) == Some(0.0))
+    }
+
     /// Episodes of an iteration, and members of a group.
     fn iteration(&mut self) -> (u64, u64) {
-        let case = if self.learns(Layer::Harness) { 1 } else { 2 };
+        let case = match (self.learns(Layer::Harness), self.is_deterministic()) {
+            (true, false) => 1,
+            (true, true) => 2,
+            (false, _) => 3,
+        };
         let (mut episodes, mut group) = (self.whole_or(Key::Episodes, 1), self.whole_or(Key::Group, case));
         if !EPISODES_OF_AN_ITERATION.contains(&episodes) {
             let (least, most) = EPISODES_OF_AN_ITERATION.into_inner();

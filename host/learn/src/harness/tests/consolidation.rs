@@ -135,6 +135,18 @@ fn a_reflector_writes_a_merged_lesson_that_waits_for_the_gate_without_a_trial() 
 }
 
 #[test]
+fn a_later_run_does_not_try_a_lesson_that_was_written_for_a_waiting_merger() {
+    let merged = "when tier is gold or silver: act by the book";
+    let mut world = World::new(settings(), &[WIDE, OTHER]);
+    let parts = [WIDE, OTHER].map(|text| id(text).0).to_vec();
+    world.propose(vec![proposal(Change::Merge(parts, plugin_entry("", merged)))]);
+    world.check(&[(merged, "queued")]);
+    let mut later = Harness::new(settings(), world.harness.deployed());
+    later.remember(world.harness.memory());
+    assert_eq!(later.status(&id(merged)), None);
+}
+
+#[test]
 fn a_merger_after_which_an_entry_would_need_itself_is_refused() {
     let (rule, merged) = ("when size is large: act three", "when tier is gold or silver: act by the book");
     let refused = |needs: [&[&str]; 3], text: &str| {

@@ -194,6 +194,26 @@ fn a_known_lesson_with_another_relation_is_another_hypothesis() {
 }
 
 #[test]
+fn a_relation_with_which_a_lesson_was_turned_down_gives_no_further_trial() {
+    let mut world = World::new(settings(), &[OTHER]);
+    let needs = |world: &mut World, texts: &[&str]| {
+        let ids: Vec<String> = texts.iter().map(|text| id(text).0).collect();
+        world.answer(vec![needing("", RULE, &ids.iter().map(String::as_str).collect::<Vec<_>>())]);
+    };
+    needs(&mut world, &[]);
+    play(&mut world, EXPIRE_AFTER as usize);
+    needs(&mut world, &[OTHER]);
+    world.check(&[(RULE, "on trial")]);
+    // In some of the groups the deployed entry is held out, and the rule with it.
+    play(&mut world, 2 * EXPIRE_AFTER as usize);
+    for texts in [&[][..], &[OTHER], &[]] {
+        needs(&mut world, texts);
+        world.check(&[(RULE, "expired")]);
+    }
+    assert_eq!(world.harness.records[&id(RULE)].earlier.len(), 1, "two trials, each counted once");
+}
+
+#[test]
 fn a_replaced_prerequisite_is_followed() {
     let mut served = playbook(&[LOOK, RULE]);
     served.entries[1].needs = vec![id(LOOK)];
