@@ -41,7 +41,7 @@ async fn without_an_interrupted_run_a_new_run_begins_with_a_message() {
     let spec = bench.spec(Verb::Play, GUESS);
     let played = run(&workspace, spec, Start::Resume(None), &Cancel::default(), &watch).await.unwrap();
     assert!(!played.is_resumed);
-    assert_eq!(*warnings.lock().unwrap(), [Warning::NothingToResume { finished: None }]);
+    assert_eq!(*warnings.lock().unwrap(), [Warning::NothingToResume]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

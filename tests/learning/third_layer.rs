@@ -156,7 +156,7 @@ impl LearningStage for HabitStage {
     }
 
     async fn after_step(&mut self, outcome: LayerOutcome, _: &Experience, _: &StageContext<'_>) -> Staged<AfterStep> {
-        Ok(AfterStep { report: LayerIteration::of("habit", outcome), versions: Vec::new() })
+        Ok(AfterStep { report: LayerIteration::of("habit", outcome), versions: Vec::new(), ends_turn: false })
     }
 
     fn report(&self) -> LayerReport {

@@ -15,7 +15,19 @@ fn both_layers_learn_in_one_run_and_are_reported_separately() {
     let reward = format!("{}?name=distance&equals=0&absent=0", bench.guest("reward_signal"));
     let reflector = bench.guest("odd_reflector");
     let words = |model: &str| -> Vec<String> {
-        let layers = ["learn", &plugin, "--layer", "harness", "--layer", "weights", "--model", model, "-q"];
+        let layers = [
+            "learn",
+            &plugin,
+            "--layer",
+            "harness",
+            "--layer",
+            "weights",
+            "--schedule",
+            "joint",
+            "--model",
+            model,
+            "-q",
+        ];
         let others = ["--reward", &reward, "--reflector", &reflector, "--seed", "7", "--max-tokens", "2"];
         let few = ["--iterations", "2", "--episodes", "16", "--group", "4", "--gate-every", "2", "--gate-pairs", "8"];
         let test = ["--test-pairs", "8", "--evaluate-every", "0"];

@@ -58,7 +58,7 @@ fn a_budget_is_divided_before_anything_is_played() {
     assert!(budget["smallest_lift"].as_f64().unwrap() < 0.3 && budget["power"] == 0.8, "{budget}");
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let told = bench.out(&[&words[..], &["--dry-run"]].concat());
-    assert!(told.contains("budget      300 episodes of training and gate; 51 pairs find a lift of 0."), "{told}");
+    assert!(told.contains("budget      300 episodes for training and gate; 51 pairs find a lift of 0."), "{told}");
     let refused = |more: &[&str], says: &[&str]| bench.refused(&[&words[..], more].concat(), says);
     refused(&["--iterations", "3"], &["--iterations", "cannot stand beside", "--budget"]);
     refused(&["--gate-pairs", "64"], &["--gate-pairs", "cannot stand beside", "--budget"]);
@@ -96,7 +96,12 @@ fn a_budget_in_tokens_or_money_becomes_episodes() {
     assert_eq!((&plan["budget"]["budget"], &plan["budget"]["pairs"]), (&100.into(), &16.into()), "{plan}");
     assert_eq!(plan["allowance"]["rate"]["episodes"], 16);
     let told = bench.out(&joined(&words, &["--budget-tokens", amount, "--dry-run"]));
-    assert!(told.contains("tokens pay for: an episode cost") && told.contains("in the 16 episodes of run-"), "{told}");
+    assert!(
+        told.contains("tokens: an episode cost")
+            && told.contains("an estimate for ")
+            && told.contains("in the 16 episodes of run-"),
+        "{told}"
+    );
     let money = (each * 100.5 / 1e6).to_string();
     let plan = bench.json(&joined(&words, &["--budget-money", &money, "--price", "1,1", "--dry-run"]));
     assert_eq!(plan["budget"]["budget"], 100, "{plan}");
@@ -117,6 +122,33 @@ fn a_budget_in_tokens_or_money_becomes_episodes() {
     let document = bench.json(&joined(&words, &["--budget-tokens", amount, "--resume"]));
     assert_eq!(document["learn"]["budget"]["budget"], 100, "{}", document["learn"]["budget"]);
     assert!(sum(&document, &["train", "gate"]) <= 100, "{}", document["episodes"]);
+}
+
+#[test]
+fn training_ends_early_where_lessons_make_episodes_dearer_than_the_estimate() {
+    let Some(bench) = Bench::new("training_ends_early") else { return };
+    let words = house(&bench, 3, 300, "rules");
+    let at = words.iter().position(|word| word == "--budget").unwrap();
+    let words: Vec<&str> = words[..at].iter().chain(&words[at + 2..]).map(String::as_str).collect();
+    let shop = format!("{}?house=3", bench.guest("env_shop"));
+    let played = bench.json(&["run", &shop, "--episodes", "64", "--seed", "1"]);
+    let spent = &played["timing"]["spent"];
+    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    // A little more than 300 episodes without lessons use.
+    let amount = tokens * 301 / 64;
+    let given = ["--budget-tokens", &amount.to_string()];
+    let document = bench.json(&[&words[..], &given].concat());
+    let learn = &document["learn"];
+    let (batches, batch) = (learn["budget"]["batches"].as_u64().unwrap(), learn["budget"]["batch"].as_u64().unwrap());
+    let trained = document["episodes"]["train"].as_u64().unwrap();
+    assert!(trained < batches * batch && trained.is_multiple_of(batch), "{trained} of {batches} batches of {batch}");
+    let used = learn["spent"].as_f64().unwrap();
+    assert!((0.6..1.3).contains(&(used / amount as f64)), "{used} of {amount}");
+    assert_eq!(learn["iterations"].as_array().unwrap().last().unwrap()["gate"]["decision"], "promote", "{learn}");
+    assert!(document["heldout_after"]["mean"].as_f64() > document["heldout_before"]["mean"].as_f64(), "{document}");
+    // The next estimate is from the run with lessons.
+    let plan = bench.json(&[&words[..], &given, &["--dry-run"]].concat());
+    assert_eq!(plan["allowance"]["rate"]["run"], document["timing"]["run"], "{plan}");
 }
 
 #[test]

@@ -113,10 +113,7 @@ pub enum Warning {
         token_budget: u64,
     },
     /// No run was interrupted, so a new run begins.
-    NothingToResume {
-        /// The newest finished run of this specification.
-        finished: Option<RunId>,
-    },
+    NothingToResume,
     /// Keys have a limit of US dollars, and models no prices: their answers count as free.
     WithoutPrices {
         /// The names of the keys.

@@ -41,6 +41,7 @@ impl RequestError {
             Self::Pruned { .. } => "pruned",
             Self::NothingDecided { .. } => "nothing_decided",
             Self::OtherEnvironment { .. } => "other_environment",
+            Self::RunComplete { .. } => "run_complete",
             Self::RunBusy { .. } => "run_busy",
             Self::NoKeyInVariable { .. } => "no_key_in_variable",
             Self::GatewayRuns { .. } => "gateway_runs",

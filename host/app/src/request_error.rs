@@ -276,6 +276,12 @@ pub enum RequestError {
     /// A sweep of runs with a budget in tokens or money.
     #[error("a sweep counts episodes: give its runs a budget of episodes")]
     SweepAllowance,
+    /// A run that was asked to be resumed, and is complete.
+    #[error("nothing to resume: {run} of the same specification is complete")]
+    RunComplete {
+        /// The run.
+        run: String,
+    },
     /// A run that another process plays.
     #[error("{run} is being played by another process; wait for it, or stop it")]
     RunBusy {

@@ -48,7 +48,7 @@ fn differences(row: &RunRow, now: &RunSpec) -> Result<Vec<Difference>, AppError>
 /// Begins a run, or resumes an interrupted one. Earlier cost counts towards the current budget.
 ///
 /// # Errors
-/// The named run cannot be resumed, the newest similar run was interrupted and differs, or another process plays it.
+/// The named run cannot be resumed, the newest similar run was interrupted and differs or is complete, or another process plays it.
 pub(crate) fn begin(
     workspace: &Workspace,
     spec: &RunSpec,
@@ -89,8 +89,11 @@ pub(crate) fn begin(
                     return Err(RequestError::ResumeDiffers { run: row.id.to_string(), all }.into());
                 }
             }
-            let finished = reader.finished_run(digest)?;
-            events.event(Event::Warning(Warning::NothingToResume { finished }));
+            // Another run would cost as much again, and is not what was asked for.
+            if let Some(run) = reader.finished_run(digest)? {
+                return Err(RequestError::RunComplete { run: run.0 }.into());
+            }
+            events.event(Event::Warning(Warning::NothingToResume));
             begin_new()
         }
     }

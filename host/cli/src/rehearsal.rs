@@ -99,15 +99,20 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
     if let Some(BudgetPlan { budget, pairs, power, smallest_lift, .. }) = division {
         let finds = match smallest_lift {
             Some(lift) => {
-                format!("{} find a lift of {lift:.2} in {:.0} % of such runs", counted(*pairs, "pair"), power * 100.0)
+                format!(
+                    "{} find a lift of {lift:.2} in {:.0} % of such runs, if rewards have two values",
+                    counted(*pairs, "pair"),
+                    power * 100.0
+                )
             }
             None => format!("{} find no lift", counted(*pairs, "pair")),
         };
-        writeln!(out, "budget      {} of training and gate; {finds}", counted(*budget, "episode"))?;
+        let whose = if spec.learn().is_some_and(|learn| learn.layers.len() > 1) { " of the harness" } else { "" };
+        writeln!(out, "budget      {}{whose} for training and gate; {finds}", counted(*budget, "episode"))?;
         if let Some((AllowanceSpec { amount, .. }, rate)) = spec.harness().and_then(HarnessSpec::converted) {
             let (whole, each) = (amount.worded(amount.number()), amount.worded(rate.mean));
             let (episodes, run) = (counted(rate.episodes, "episode"), escaped(&rate.run, 100));
-            writeln!(out, "            which {whole} pay for: an episode cost {each} in the {episodes} of {run}")?;
+            writeln!(out, "            an estimate for {whole}: an episode cost {each} in the {episodes} of {run}")?;
         }
     }
     let (all, turns) = (episodes.all(), plan.play.max_turns);
@@ -123,7 +128,7 @@ pub(crate) fn text(rehearsal: &Rehearsal) -> anyhow::Result<()> {
             counted(u64::from(turns), "turn"),
             counted(tokens, "token")
         )?;
-        budget(&mut out, spec)?;
+        limits(&mut out, spec)?;
     }
     writeln!(out, "digest      {digest}")?;
     writeln!(out, "nothing was played: leave --dry-run out")?;
@@ -189,19 +194,25 @@ fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
     }
     if spec.weights().is_some() {
         writeln!(out, "shown       {} of demonstrations and looks at most", counted(*demonstrations, "episode"))?;
-        writeln!(out, "validation  {}", counted(*validation, "episode"))?;
+        let why =
+            if *validation == 0 { ", because no more iterations of weights are due than --evaluate-every" } else { "" };
+        writeln!(out, "validation  {}{why}", counted(*validation, "episode"))?;
     }
     match (spec.harness(), spec.weights()) {
         (None, Some(_)) => {
             let (test, pairs) = (counted(*test, "episode"), thousands(plan.test_pairs));
             writeln!(out, "test        {test}: {pairs} before and as many after")
         }
-        _ => writeln!(out, "test        {}: {}", counted(plan.test_pairs, "pair"), counted(*test, "episode")),
+        _ => {
+            let sets = test.checked_div(plan.test_pairs).filter(|sets| *sets > 2);
+            let sets = sets.map(|sets| format!(", one for each of the {sets} sets of layers")).unwrap_or_default();
+            writeln!(out, "test        {}: {}{sets}", counted(plan.test_pairs, "pair"), counted(*test, "episode"))
+        }
     }
 }
 
-/// The budget of models.
-fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
+/// The limits of models.
+fn limits(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
     let grants_models = spec.grants.iter().any(|grant| matches!(grant, Grant::Model { .. }));
     if grants_models {
         writeln!(out, "            without the requests of rewards and reflectors to their models")?;
@@ -217,7 +228,7 @@ fn budget(out: &mut impl Write, spec: &RunSpec) -> std::io::Result<()> {
         (true, false, true) => {
             "none, and plugins are granted models: set --max-tokens-total, or --max-cost with --price".to_owned()
         }
-        (true, false, false) => "no cost".to_owned(),
+        (true, false, false) => "none, and none is needed: this policy costs nothing".to_owned(),
     };
-    writeln!(out, "budget      {limits}")
+    writeln!(out, "limits      {limits}")
 }

@@ -24,7 +24,7 @@ const HELP: &str = "The file has the options of a run under [run], as in run.tom
   version = 1
   command = \"learn\"       # or \"run\"
   method = \"halving\"      # or \"grid\"
-  budget = 3000           # most episodes of all runs together
+  budget = 4000           # most episodes of all runs together
   [run]
   plugin = \"env_shop.wasm\"
   rewards = [\"reward_state.wasm\"]

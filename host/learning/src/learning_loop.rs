@@ -371,16 +371,20 @@ impl<'a> LearningLoop<'a> {
             }
         }
         let (mut report, outcomes) = self.step(batches, &experience, reward).await?;
-        let mut versions = Vec::new();
+        let (mut versions, mut ends_turn) = (Vec::new(), false);
         for (place, outcome) in active.into_iter().zip(outcomes) {
             let policy = self.serving(Some(place));
             if let Some(stage) = self.stages.get_mut(place) {
                 let after = stage.after_step(outcome, &experience, &context!(self, policy)).await?;
                 report.layers.push(after.report);
                 versions.extend(after.versions);
+                ends_turn |= after.ends_turn;
             }
         }
-        self.state.iteration += 1;
+        self.state.iteration = match ends_turn {
+            true => self.plan.schedule.end_of_turn(number, self.plan.iterations),
+            false => number + 1,
+        };
         report.usage = self.ports.meter.spent();
         self.checkpoint(Some(&mut report), versions).await?;
         Ok(Some(report))

@@ -43,8 +43,8 @@ pub use evaluation::evaluate_playbooks;
 pub use experience::{Experience, Groups};
 pub use functions::ReflectorFunction;
 pub use harness::{
-    EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage, Ledger,
-    Reflecting, Reflections, ReflectorAnswers,
+    Allowance, EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage,
+    Ledger, Reflecting, Reflections, ReflectorAnswers,
 };
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;

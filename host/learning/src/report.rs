@@ -391,6 +391,9 @@ pub struct HarnessReport {
     /// The division of the budget, if the run has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetPlan>,
+    /// What training and gate cost, in the unit of the run's allowance. `None`: it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<f64>,
     /// Digest of the deployed playbook.
     pub playbook: Digest,
 }

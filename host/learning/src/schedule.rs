@@ -86,6 +86,19 @@ impl Schedule {
         self.count(iterations, |turn| u64::from(turn.layer == layer)).unwrap_or(iterations)
     }
 
+    /// The first iteration after the turn that this iteration is in. Without turns that is the end of the run.
+    pub(crate) fn end_of_turn(&self, iteration: u64, iterations: u64) -> u64 {
+        let Some((turns, round)) = self.turns() else { return iterations };
+        let mut end = iteration - iteration % round;
+        for turn in turns {
+            end += turn.iterations;
+            if end > iteration {
+                break;
+            }
+        }
+        end.min(iterations)
+    }
+
     /// Whether the layers that learn in this iteration learn in no later one.
     pub(crate) fn is_last(&self, iteration: u64, iterations: u64) -> bool {
         let Position { own, turn } = self.at(iteration);
@@ -164,6 +177,9 @@ mod tests {
             let episodes: u64 = plans.iter().map(|plan| plan.episodes).sum();
             assert_eq!(schedule.episodes(iterations, 64), episodes, "{iterations}");
         }
+        let ends: Vec<u64> = (0..12).map(|iteration| schedule.end_of_turn(iteration, 9)).collect();
+        assert_eq!(ends, [2, 2, 5, 5, 5, 7, 7, 9, 9, 9, 9, 9]);
+        assert_eq!(Schedule::Joint.end_of_turn(3, 9), 9);
         let last: Vec<u64> = (0..9).filter(|iteration| schedule.is_last(*iteration, 9)).collect();
         assert_eq!(last, [6, 8], "the last of the harness, and the last of the weights");
     }

@@ -64,6 +64,8 @@ pub struct AfterStep {
     pub report: LayerIteration,
     /// New playbook versions.
     pub versions: Vec<PlaybookVersion>,
+    /// Whether the layer needs no further iteration of its turn; without turns, of the run.
+    pub ends_turn: bool,
 }
 
 /// An iteration for the layers that learn in it.

@@ -362,7 +362,7 @@ impl Amount {
         match self {
             Self::Tokens(_) => counted(number.round() as u64, "token"),
             // Four digits: an episode may cost a ten-thousandth.
-            Self::Money(_) => format!("{number:.4} of money"),
+            Self::Money(_) => format!("a cost of {number:.4}"),
         }
     }
 }

@@ -92,6 +92,7 @@ impl<'a> HarnessArms<'a> {
             gate: GatePlan { every: 10, pairs: 512, alpha: ALPHA },
             evolve: None,
             budget: None,
+            allowance: None,
             planted: if is_planted(arm) { planted.to_vec() } else { Vec::new() },
         };
         self.run(mode, plan, (self.iterations, self.play.clone())).await
@@ -105,6 +106,7 @@ impl<'a> HarnessArms<'a> {
             gate: GatePlan { every: budget.batches, pairs: budget.pairs, alpha: ALPHA },
             evolve: None,
             budget: Some(budget),
+            allowance: None,
             planted: Vec::new(),
         };
         let play = Plan { episodes: budget.batch, group: 1, ..self.play.clone() };

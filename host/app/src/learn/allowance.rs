@@ -1,11 +1,13 @@
 //! A budget in tokens or money, as the number of episodes that it pays for.
 //!
-//! What an episode costs follows from an earlier run of the same environment with the same policy: the newest one that is large enough. Its
-//! mean is an estimate. Lessons lengthen prompts, so training may cost more than it says; the limits of tokens and money stop a run exactly.
+//! What an episode costs follows from an earlier run of the same environment with the same policy: the newest learning run that is large enough,
+//! or else the newest other one. Its mean is an estimate: lessons lengthen prompts. Training ends early where the gate needs the rest
+//! ([`clawhost_learning::Allowance`]); the limits of tokens and money stop a run exactly.
 
 use super::harness;
 use crate::compare::money;
 use crate::resume::Start;
+use crate::routers::router_name;
 use crate::runs::run_id;
 use crate::session::Session;
 use crate::{AppError, RequestError, Workspace};
@@ -81,12 +83,21 @@ fn resumed(
     let candidates = runs.iter().filter(|row| row.kind == RunKind::Learn && is_wanted(row)).filter_map(specification);
     let rate = |then: RunSpec| {
         let (allowance, rate) = then.harness().and_then(HarnessSpec::converted)?;
-        (allowance.amount == amount && then.policy.identity == spec.policy.identity).then(|| rate.clone())
+        (allowance.amount == amount && is_alike(&then, spec)).then(|| rate.clone())
     };
     Ok(candidates.into_iter().find_map(rate))
 }
 
-/// What an episode cost in the newest run that says it.
+/// Whether the policies of two runs cost alike: they are the same, or the same router in any of its states.
+fn is_alike(one: &RunSpec, other: &RunSpec) -> bool {
+    let router = |spec: &RunSpec| router_name(&spec.policy.model).map(str::to_owned);
+    match (router(one), router(other)) {
+        (None, None) => one.policy.identity == other.policy.identity,
+        (one, other) => one == other,
+    }
+}
+
+/// What an episode cost in the newest run that says it: one that learned, if there is any, because lessons make episodes longer.
 fn measured(
     reader: &dyn StoreReader,
     spec: &RunSpec,
@@ -94,17 +105,20 @@ fn measured(
     now_ms: u64,
 ) -> Result<Option<EpisodeCost>, AppError> {
     let environment = spec.environment_name();
-    for row in reader.runs(None)? {
+    let runs = reader.runs(None)?;
+    let runs = [true, false].into_iter().flat_map(|learned| runs.iter().map(move |row| (learned, row)));
+    for (learned, row) in runs {
         let is_like = matches!(row.kind, RunKind::Play | RunKind::Learn | RunKind::Evaluate)
             && Some(&row.environment) == environment.as_ref()
-            && specification(&row).is_some_and(|then| then.policy.identity == spec.policy.identity);
-        if !is_like {
+            && specification(row).is_some_and(|then| is_alike(&then, spec));
+        let is_of_kind = learned == (row.kind == RunKind::Learn && row.state == RunState::Finished);
+        if !is_like || !is_of_kind {
             continue;
         }
         let episodes = reader.tally(&row.id, now_ms)?.episodes;
         let mean = cost(amount, spec.budget.price, row.spent) / episodes.max(1) as f64;
         if episodes >= FEWEST_MEASURED && mean > 0.0 {
-            return Ok(Some(EpisodeCost { mean, episodes, run: row.id.0 }));
+            return Ok(Some(EpisodeCost { mean, episodes, run: row.id.0.clone() }));
         }
     }
     Ok(None)

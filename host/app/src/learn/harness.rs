@@ -6,8 +6,8 @@ use crate::session::Session;
 use clawhost_learn::budget::BudgetPlan;
 use clawhost_learn::harness::{Admission, HarnessSettings, TRIAL_CROWD};
 use clawhost_learn::playbook::Playbook;
-use clawhost_learning::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
-use clawhost_run_config::{EvolveSpec, HarnessSpec, Key, RunSpec, ScheduleKind, Work};
+use clawhost_learning::{Allowance, EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage};
+use clawhost_run_config::{Amount, EvolveSpec, HarnessSpec, Key, Price, RunSpec, ScheduleKind, Work};
 
 /// Tasks of the fixed set, on which candidates are compared. On fewer, the best of several candidates is often the luckiest: the standard
 /// error of a difference is .14 on 50 tasks, and .32 on ten. Beyond it more tasks add little.
@@ -15,6 +15,9 @@ const FIXED_SET: u64 = 50;
 
 /// Episodes of a group while lessons are learned with a budget: every episode has another task, and nothing is compared inside a group.
 pub(super) const LESSON_GROUP: u32 = 1;
+
+/// Tokens of a price.
+const PRICED: f64 = 1e6;
 
 /// Divides the budget of a run, if it has one, and writes the parts into the specification. Where layers learn in turns, iterations, episodes and
 /// groups are those of the other layers.
@@ -53,8 +56,14 @@ pub(super) fn budget_after(spec: &RunSpec, candidates: u32) -> Result<Option<Bud
 }
 
 /// The plan of the harness layer.
-pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
+pub(super) fn plan(harness: &HarnessSpec, token_budget: u64, price: Option<Price>) -> HarnessPlan {
     let budget = budget(harness);
+    let allowance = harness.allowance.as_ref().map(|allowance| match (allowance.amount, price) {
+        (Amount::Money(most), Some(Price { input, output })) => {
+            Allowance { most, read: input / PRICED, written: output / PRICED }
+        }
+        (amount, _) => Allowance { most: amount.number(), read: 1.0, written: 1.0 },
+    });
     let evolve = |evolve: &EvolveSpec| EvolvePlan {
         budget: evolve.budget,
         minibatch: u64::from(evolve.minibatch),
@@ -70,6 +79,7 @@ pub(super) fn plan(harness: &HarnessSpec, token_budget: u64) -> HarnessPlan {
             forbidden: harness.forbid.clone(),
         },
         budget,
+        allowance,
         reflect_every: harness.reflect_every,
         gate: GatePlan { every: harness.gate_every, pairs: harness.gate_pairs, alpha: harness.alpha },
         evolve: harness.evolve.as_ref().map(evolve),
@@ -99,7 +109,7 @@ pub(super) async fn stage(
             Some(evolver)
         }
     };
-    let plan = plan(&harness, session.spec.token_budget);
+    let plan = plan(&harness, session.spec.token_budget, session.spec.budget.price);
     if let Some(named) = session.spec.harness_mut() {
         *named = harness;
     }

@@ -336,7 +336,7 @@ fn title(session: &Session<'_>, plan: &LearnPlan, beginning: Option<&Beginning>)
     };
     let gate = match session.spec.harness().and_then(harness::budget) {
         Some(BudgetPlan { pairs, smallest_lift: Some(lift), power, .. }) => format!(
-            "; then {} that find a lift of {lift:.2} in {:.0} % of such runs",
+            "; then {} that find a lift of {lift:.2} in {:.0} % of such runs, if rewards have two values",
             counted(pairs, "pair"),
             power * 100.0
         ),

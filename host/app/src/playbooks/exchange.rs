@@ -175,6 +175,8 @@ pub struct Imported {
     pub entries: usize,
     /// Number of sections.
     pub sections: usize,
+    /// The version that was served before, with its number of entries, if the import replaced it.
+    pub replaced: Option<(u64, usize)>,
 }
 
 /// Serves the content of files ([`read_playbook`]) as a new version. Evidence is not imported: runs measure it anew. What runs elsewhere
@@ -187,8 +189,12 @@ pub async fn import(workspace: &Workspace, name: &str, from: &Transferred) -> Re
     check_name(name)?;
     let (entries, sections) = (playbook.entries.len(), playbook.sections.len());
     let _held = workspace.hold_playbook(name)?;
+    let before = workspace.reader()?.newest_version(name)?;
+    let before =
+        before.map(|version| Ok::<_, AppError>((version.number, document(&version)?.entries.len()))).transpose()?;
     let added = add(workspace, name, playbook, *lineage, format!("imported, {}", contents(entries, sections))).await?;
-    Ok(Imported { name: name.to_owned(), version: added.version, added: added.is_new, entries, sections })
+    let replaced = before.filter(|_| added.is_new);
+    Ok(Imported { name: name.to_owned(), version: added.version, added: added.is_new, entries, sections, replaced })
 }
 
 #[cfg(test)]
@@ -271,8 +277,8 @@ mod tests {
         assert_eq!((back.version, back.added, back.says_what), (3, true, 1));
         let again = rollback(&workspace, "p", Some(1)).await.unwrap();
         assert_eq!((again.version, again.added, again.says_what), (3, false, 1));
-        let none = rollback(&workspace, "p", Some(0)).await.unwrap_err().to_string();
-        assert_eq!(none, "playbook p has no version before 3");
+        let none = rollback(&workspace, "p", Some(7)).await.unwrap_err().to_string();
+        assert_eq!(none, "playbook p has no version 7; it has 3, 2, 1");
 
         for name in ["back.json", "skills"] {
             let path = folder.path().join(name);

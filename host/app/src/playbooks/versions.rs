@@ -1,7 +1,7 @@
 //! Versions of a playbook: comparison and rollback. Versions are added and never removed.
 
 use super::served::{document, ledger, pick};
-use crate::{AppError, RequestError, Workspace};
+use crate::{AppError, Workspace};
 use clawhost_core::{LearningStore as _, PlaybookLedger, PlaybookVersion, StoreReader};
 use clawhost_learn::LearnError;
 use clawhost_learn::playbook::{Difference, Lineage, Playbook};
@@ -110,27 +110,25 @@ pub struct RolledBack {
     pub says_what: u64,
 }
 
-/// Serves the content of an older version as a new version. Without `to`, the one before the newest.
+/// Serves the content of an older version as a new version. Without `to`, the one before the newest. Version 0 is the empty playbook, from before
+/// the first version.
 ///
 /// # Errors
 /// There is no such version, it cannot be read, another process learns or edits the playbook, or the store cannot be
 /// written.
 pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
     let _held = workspace.hold_playbook(name)?;
-    let target = target(&*workspace.reader()?, name, to)?;
-    let why = format!("rolled back to version {}", target.number);
-    let added = add(workspace, name, &document(&target)?, None, why).await?;
-    Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: target.number })
+    let (number, playbook) = target(&*workspace.reader()?, name, to)?;
+    let why = format!("rolled back to version {number}");
+    let added = add(workspace, name, &playbook, None, why).await?;
+    Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: number })
 }
 
-/// The version to roll back to.
-fn target(reader: &dyn StoreReader, name: &str, to: Option<u64>) -> Result<PlaybookVersion, AppError> {
+/// The version to roll back to, and its content.
+fn target(reader: &dyn StoreReader, name: &str, to: Option<u64>) -> Result<(u64, Playbook), AppError> {
     let newest = pick(reader, name, None)?;
     match to.unwrap_or(newest.number.saturating_sub(1)) {
-        0 => {
-            let why = format!("playbook {name} has no version before {}", newest.number);
-            Err(RequestError::NoVersion { why }.into())
-        }
-        number => pick(reader, name, Some(number)),
+        0 => Ok((0, Playbook::default())),
+        number => Ok((number, document(&pick(reader, name, Some(number))?)?)),
     }
 }

@@ -226,7 +226,7 @@ pub(super) fn text(context: &Context, demo: &HarnessDemo, found: &HarnessProof, 
     playbook(&mut out, &found.playbook, &found.kept(), found.entries())?;
     planted(&mut out, found)?;
     small(&mut out, &found.small)?;
-    writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full, None))?;
+    writeln!(out, "\nverdict     {}", learn_summary::verdict(&found.full, &[]))?;
     writeln!(out, "curve       {}", drawing.display())?;
     let memory = peak_memory_bytes().map_or(String::new(), |bytes| format!(", {} MiB at most", bytes >> 20));
     writeln!(out, "took        {:.1} s{memory}; nothing was recorded", found.wall.as_secs_f64())?;

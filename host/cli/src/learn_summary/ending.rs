@@ -55,8 +55,9 @@ pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String 
 }
 
 /// What the run changed, and what it did not.
-fn changed(lessons: bool, prompt: bool) -> &'static str {
+fn changed(lessons: bool, prompt: bool, was_judged: bool) -> &'static str {
     match (lessons, prompt) {
+        (false, false) if !was_judged => "nothing changed: there was no candidate for the gate",
         (false, false) => "nothing changed: no candidate passed the gate",
         (true, false) => "the playbook alone changed: model and prompt are the same",
         (false, true) => "the evolved prompt alone changed: the model is the same",
@@ -64,26 +65,30 @@ fn changed(lessons: bool, prompt: bool) -> &'static str {
     }
 }
 
-/// The same, if the harness and weights learn together.
-fn changed_together(lessons: bool, prompt: bool, weights: &str) -> String {
-    let parts = [(lessons, "the playbook"), (prompt, "the evolved prompt"), (true, weights)];
-    let parts: Vec<&str> = parts.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect();
+/// The same, if other layers learn, too.
+fn changed_together(lessons: bool, prompt: bool, others: &[&str]) -> String {
+    let parts = [(lessons, "the playbook"), (prompt, "the evolved prompt")];
+    let parts = parts.into_iter().chain(others.iter().map(|other| (true, *other)));
+    let parts: Vec<&str> = parts.filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect();
     match parts.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} and {last} changed", all.join(", ")),
-        _ => format!("{weights} alone changed: no candidate passed the gate"),
+        others => format!("{} alone changed: no candidate passed the gate", others.join(" and ")),
     }
 }
 
-/// The outcome, and its possible causes. `weights` names the changed part of the model, if any.
-pub(crate) fn verdict(report: &LearnReport, weights: Option<&str>) -> String {
-    let lessons = report.iterations.iter().filter_map(|iteration| iteration.gate());
-    let has_lessons = lessons.into_iter().any(|gate| gate.decision == Decision::Promote);
+/// The outcome, and its possible causes. `others` names what changed besides the playbook.
+pub(crate) fn verdict(report: &LearnReport, others: &[&str]) -> String {
+    let sessions: Vec<_> = report.iterations.iter().filter_map(|iteration| iteration.gate()).collect();
+    let has_lessons = sessions.iter().any(|gate| gate.decision == Decision::Promote);
     let has_prompt = report.harness().is_some_and(|harness| harness.evolved());
-    let changed = match (report.harness().is_some(), weights) {
-        (true, None) => changed(has_lessons, has_prompt).to_owned(),
-        (true, Some(weights)) => changed_together(has_lessons, has_prompt, weights),
-        (false, Some(weights)) => format!("{weights} alone changed"),
-        (false, None) => "no weight changed".to_owned(),
+    let was_judged = !sessions.is_empty()
+        || report.harness().is_some_and(|harness| harness.evolution.as_ref().is_some_and(|one| one.gate.is_some()));
+    let changed = match (report.harness().is_some(), others) {
+        (true, []) => changed(has_lessons, has_prompt, was_judged).to_owned(),
+        (true, others) => changed_together(has_lessons, has_prompt, others),
+        (false, []) => "no weight changed".to_owned(),
+        (false, [alone]) => format!("{alone} alone changed"),
+        (false, others) => format!("{} changed", others.join(" and ")),
     };
     format!("{} ({changed})", report.outcome.words())
 }
@@ -116,14 +121,17 @@ mod tests {
 
     #[test]
     fn a_verdict_names_what_changed_and_what_did_not() {
-        let check = |lessons, prompt, expect: &str| assert_eq!(changed(lessons, prompt), expect);
+        assert_eq!(changed(false, false, false), "nothing changed: there was no candidate for the gate");
+        let check = |lessons, prompt, expect: &str| assert_eq!(changed(lessons, prompt, true), expect);
         check(false, false, "nothing changed: no candidate passed the gate");
         check(true, false, "the playbook alone changed: model and prompt are the same");
         check(false, true, "the evolved prompt alone changed: the model is the same");
         check(true, true, "the playbook and the evolved prompt changed: the model is the same");
         let check = |lessons, prompt, expect: &str| {
-            assert_eq!(changed_together(lessons, prompt, "the weights"), expect);
+            assert_eq!(changed_together(lessons, prompt, &["the weights"]), expect);
         };
+        let all = changed_together(true, false, &["the weights", "the router"]);
+        assert_eq!(all, "the playbook, the weights and the router changed");
         check(false, false, "the weights alone changed: no candidate passed the gate");
         check(true, false, "the playbook and the weights changed");
         check(true, true, "the playbook, the evolved prompt and the weights changed");

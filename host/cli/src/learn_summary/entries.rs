@@ -11,6 +11,9 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 /// The text of an unknown value.
 const UNKNOWN: &str = "-";
 
+/// A wider interval is from so few groups that it says nothing, and it would widen the table.
+const WIDEST: f64 = 100.0;
+
 /// Smallest width of a lesson in a table. On narrower terminals, lines are broken.
 const LESSON: u16 = 30;
 
@@ -48,7 +51,11 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
             known(row.usage.as_ref().and_then(|usage| Some(format!("{}/{}", usage.applicable?, usage.episodes)))),
             row.groups.to_string(),
             known(row.lift.map(|lift| signed(lift, 2))),
-            known(row.interval.map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2)))),
+            known(
+                row.interval
+                    .filter(|(low, high)| high - low < WIDEST)
+                    .map(|(low, high)| format!("{} to {}", signed(low, 2), signed(high, 2))),
+            ),
             known(e_value.map(readable)),
             row.tokens.to_string(),
             // Entries that were planted or imported have no proposals.
@@ -88,7 +95,8 @@ fn relations(row: &EntryRow) -> String {
 
 /// The meaning of the columns of [`entries`].
 pub(crate) fn legend() -> &'static str {
-    "applies  training episodes in which its condition held, of those of the run; `-`: no program can check its condition\n\
+    "applies  training episodes in which its condition held, of those since it was proposed; `-`: there was none, or no program can\n         \
+     check its condition\n\
      lift     reward with the lesson minus reward without it, inside groups; its interval holds however often one looks\n\
      e-value  evidence that it helps (for a harmful lesson: that it harms); over 20 is strong. On trial: after the last\n         \
      batch. Decided: at the decision; lift and interval are measured further\n\

@@ -12,11 +12,15 @@ pub(crate) fn gate(report: &GateReport) -> String {
     let (odds, more) = match evidence.test {
         Test::Martingale => (
             format!("evidence {} to 1 of {} needed", readable(evidence.martingale), readable(evidence.threshold)),
-            "--gate-pairs gives more",
+            "--gate-pairs, or a larger --budget, gives more",
         ),
         Test::Sign => ("by the sign test".to_owned(), "a larger --budget gives more"),
     };
     let decision = match report.decision {
+        // It counts when it is reached. Later pairs may lower the evidence again.
+        Decision::Promote if evidence.test == Test::Martingale && evidence.martingale < evidence.threshold => {
+            format!("passed, evidence reached the {} to 1 that are needed", readable(evidence.threshold))
+        }
         Decision::Promote => format!("passed, {odds}"),
         Decision::Futile => "rejected".to_owned(),
         Decision::Undecided | Decision::Continue => match evidence.smallest_lift {
@@ -44,10 +48,7 @@ pub(crate) fn gate(report: &GateReport) -> String {
         (Some(lift), None) => signed(lift, 3),
         (None, _) => "unknown".to_owned(),
     };
-    let clause = match evidence.test {
-        Test::Martingale => clause(report.decision, evidence.interval),
-        Test::Sign => "",
-    };
+    let clause = clause(report.decision, evidence.test, evidence.interval);
     format!(
         "candidate {} (+{} -{}{rewritten}): {decision}; lift {lift}{clause} over {}, {} won, {} lost{missing}",
         report.candidate,
@@ -93,11 +94,14 @@ fn dead(one: &GateUse) -> Option<String> {
 
 /// Names the deciding test if a candidate is promoted although its interval contains 0: the interval is wider than the
 /// test, and does not decide.
-fn clause(decision: Decision, interval: Option<(f64, f64)>) -> &'static str {
+fn clause(decision: Decision, test: Test, interval: Option<(f64, f64)>) -> &'static str {
     let contains_zero = interval.is_some_and(|(low, high)| low <= 0.0 && high >= 0.0);
-    match decision {
-        Decision::Promote if contains_zero => {
+    match (decision, test) {
+        (Decision::Promote, Test::Martingale) if contains_zero => {
             " (its e-value over single pairs decides; the interval is wider, and decides nothing)"
+        }
+        (Decision::Promote, Test::Sign) if contains_zero => {
+            " (the number of pairs won and lost decides; the interval is wider, and decides nothing)"
         }
         _ => "",
     }
@@ -195,16 +199,15 @@ mod tests {
 
     #[test]
     fn a_promoted_candidate_with_an_interval_around_0_names_the_deciding_test() {
-        let check = |decision, interval, expect: bool| {
-            assert_eq!(
-                clause(decision, interval).contains("its e-value over single pairs decides"),
-                expect,
-                "{interval:?}"
-            );
+        let check = |decision, test, interval, expect: &str| {
+            let told = clause(decision, test, interval);
+            assert!(told.contains(expect) && told.is_empty() == expect.is_empty(), "{interval:?}: {told}");
         };
-        check(Decision::Promote, Some((-0.01, 0.2)), true);
-        check(Decision::Promote, Some((0.01, 0.2)), false);
-        check(Decision::Promote, None, false);
-        check(Decision::Undecided, Some((-0.01, 0.2)), false);
+        let (bet, sign) = (Test::Martingale, Test::Sign);
+        check(Decision::Promote, bet, Some((-0.01, 0.2)), "its e-value over single pairs decides");
+        check(Decision::Promote, sign, Some((-0.01, 0.2)), "the number of pairs won and lost decides");
+        check(Decision::Promote, bet, Some((0.01, 0.2)), "");
+        check(Decision::Promote, bet, None, "");
+        check(Decision::Undecided, sign, Some((-0.01, 0.2)), "");
     }
 }

@@ -49,9 +49,11 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     let refused: u64 = counts.refused.values().sum();
     writeln!(
         out,
-        "proposals   {} in all: {} became lessons, {} were known already, {} were rejected before, {} refused, {} dropped",
+        "proposals   {} in all: {} taken up ({}), {} known already, {} rejected before, {} refused, {} dropped",
         thousands(counts.proposed),
         thousands(counts.proposed.saturating_sub(counts.merged + counts.known + refused + counts.dropped)),
+        // One that left a bundle may come back.
+        counted(report.entries.len() as u64, "different lesson"),
         thousands(counts.merged),
         thousands(counts.known),
         thousands(refused),
@@ -98,12 +100,20 @@ pub(super) fn cost(out: &mut impl Write, learned: &Learned) -> std::io::Result<(
         writeln!(out, "gate        {}", gate(one))?;
         gate_notes(one).iter().try_for_each(|note| writeln!(out, "            {note}"))?;
     }
+    let amount =
+        learned.spec.harness().and_then(|harness| harness.allowance.as_ref()).map(|allowance| allowance.amount);
+    if let (Some(amount), Some(spent)) = (amount, report.harness().and_then(|harness| harness.spent)) {
+        let (whole, spent) = (amount.worded(amount.number()), amount.worded(spent));
+        writeln!(out, "budget      {whole}; training and gate used {spent}")?;
+    }
     if timing.spent.calls > 0 {
         let usage = timing.spent.usage;
+        // Tokens of an interrupted session are known, and its calls are not.
+        let of = if learned.is_resumed { " since it was resumed" } else { "" };
         let cost = if timing.is_priced { format!(", cost {:.4}", timing.spent.cost) } else { String::new() };
         writeln!(
             out,
-            "models      {}, {} read, {} written{cost}",
+            "models      {}{of}, {} read, {} written{cost}",
             counted(timing.spent.calls, "call"),
             counted(usage.prompt_tokens, "token"),
             thousands(usage.completion_tokens)

@@ -45,7 +45,12 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
         let title = match (is_recorded, report.harness().is_some()) {
             (true, _) => "reward of the recorded episodes, by the iteration that learned from them",
             (false, true) => {
-                "training reward by iteration (while lessons are on trial, half of the episodes miss them)"
+                let has_trials = spec.harness().is_some_and(|harness| !harness.divides());
+                if has_trials {
+                    "training reward by iteration (while lessons are on trial, half of the episodes miss them)"
+                } else {
+                    "training reward by iteration"
+                }
             }
             (false, false) => "training reward by iteration",
         };
@@ -72,10 +77,10 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
     }
     test(&mut out, learned)?;
     let routed = (spec.routes() && report.learned > 0).then_some("the router");
-    let changed = learned.weights.as_ref().and_then(model::changed).or(routed);
+    let changed: Vec<&str> = learned.weights.as_ref().and_then(model::changed).into_iter().chain(routed).collect();
     match &report.stopped {
         None => {
-            writeln!(out, "verdict     {}", verdict(report, changed))?;
+            writeln!(out, "verdict     {}", verdict(report, &changed))?;
             if report.outcome == Outcome::NotMeasured && report.evaluation.is_none() && learned.weights.is_some() {
                 writeln!(out, "            --test-pairs 200 measures it")?;
             }
@@ -130,21 +135,18 @@ fn test(out: &mut impl std::io::Write, learned: &Learned) -> std::io::Result<()>
         Some(number) => format!("with version {number} of the playbook, as the run began"),
         None => "without a playbook".to_owned(),
     };
-    let routes = learned.spec.routes();
-    let (before, after) = match (learned.report.harness().is_some(), learned.weights.is_some()) {
-        (true, true) => (
-            format!("{began}, and with the weights of before the first reward"),
-            "with the playbook and the weights as they are now",
+    let others = [(learned.weights.is_some(), "the weights"), (learned.spec.routes(), "the router")];
+    let others: Vec<&str> = others.into_iter().filter(|(learns, _)| *learns).map(|(_, name)| name).collect();
+    let others = others.join(" and ");
+    let (before, after) = match (learned.report.harness().is_some(), others.as_str()) {
+        (true, "") => (began, "with the playbook as it is now".to_owned()),
+        (true, others) => (
+            format!("{began}, and with {others} of before the first reward"),
+            format!("with the playbook and {others} as they are now"),
         ),
-        (true, false) if routes => (
-            format!("{began}, and with the router of before the first reward"),
-            "with the playbook and the router as they are now",
-        ),
-        (false, false) if routes => ("with the router of before the first reward".to_owned(), "with that of now"),
-        (true, false) => (began, "with the playbook as it is now"),
-        (false, _) => ("with the weights of before the first reward".to_owned(), "with those of now"),
+        (false, others) => (format!("with {others} of before the first reward"), "with what was learned".to_owned()),
     };
-    proof(out, evaluation, [&before, after])
+    proof(out, evaluation, [&before, &after])
 }
 
 /// One JSON document. Only `timing` differs between equal runs.

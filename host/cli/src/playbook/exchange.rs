@@ -4,7 +4,7 @@ use super::{print_json, workspace};
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use clawhost_app::playbooks;
-use clawhost_core::escaped;
+use clawhost_core::{counted, escaped};
 use std::io::Write as _;
 use std::path::Path;
 
@@ -47,6 +47,10 @@ pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow
     let mut out = crate::terminal::stdout();
     if imported.added {
         writeln!(out, "{name}, version {number} is served from now on: {said}")?;
+        if let Some((before, entries)) = imported.replaced {
+            let back = format!("`clawhost playbook rollback {name} --to {before}` brings it back");
+            writeln!(out, "it takes the place of version {before} with {}; {back}", counted(entries as u64, "entry"))?;
+        }
         let how = format!("see `clawhost eval PLUGIN.wasm --reward R.wasm --playbook {name}`");
         writeln!(out, "their effects are not measured yet: {how}")?;
     } else {

@@ -105,10 +105,7 @@ fn text(warning: &Warning) -> String {
         Warning::NoLessonFits { playbook, token_budget } => {
             format!("no lesson of playbook {playbook} fits into --token-budget {token_budget}")
         }
-        Warning::NothingToResume { finished } => {
-            let finished = finished.as_ref().map(|run| format!("; {run} of the same specification has finished"));
-            format!("nothing like it was interrupted, so a new run begins{}", finished.unwrap_or_default())
-        }
+        Warning::NothingToResume => "nothing like it was interrupted, so a new run begins".to_owned(),
         Warning::LeftOut { run, teaching, pending, unscored, withheld } => {
             let [pending, unscored] = [pending, unscored].map(|left_out| counted(*left_out, "episode"));
             let teaching = counted(*teaching, "episode");

@@ -148,7 +148,7 @@ impl GateEvidence {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(LearnError::Gate(format!("an alpha of {alpha}; it must be between 0 and 1")));
         }
-        let martingale = Martingale::new(form, question);
+        let martingale = Martingale::new(form, question).within(budget, -alpha_of(candidate, alpha).ln());
         Ok(Self {
             candidate,
             alpha,

@@ -53,6 +53,9 @@ pub enum Martingale {
     Graded {
         /// Added to each difference. 0 unless the question is [`Question::NotWorse`].
         margin: f64,
+        /// Number of the smallest stake that is bet.
+        #[serde(default)]
+        least: usize,
         /// Logarithm of the product, for each stake on the candidate.
         on: [f64; STAKES.len()],
         /// The same for stakes against it: of `1 - stake (d + margin)`.
@@ -63,12 +66,22 @@ pub enum Martingale {
 impl Martingale {
     /// The wealth before the first pair.
     pub fn new(form: Form, question: Question) -> Self {
-        let graded = |margin| Self::Graded { margin, on: [0.0; STAKES.len()], against: [0.0; STAKES.len()] };
+        let graded = |margin| Self::Graded { margin, least: 0, on: [0.0; STAKES.len()], against: [0.0; STAKES.len()] };
         match (question, form) {
             (Question::NotWorse, _) => graded(MARGIN),
             (Question::Better, Form::Graded) => graded(0.0),
             (Question::Better, Form::Binary) => Self::Binary { wins: 0, losses: 0 },
         }
+    }
+
+    /// Bets only stakes that can reach this wealth within these pairs, if all of them were won: the others would take a share of the wealth and
+    /// decide nothing. The largest stake is always bet. Call it before the first pair.
+    pub(super) fn within(mut self, pairs: u64, ln_wealth: f64) -> Self {
+        if let Self::Graded { least, .. } = &mut self {
+            let reaches = |stake: &f64| pairs as f64 * stake.ln_1p() >= ln_wealth;
+            *least = STAKES.iter().position(reaches).unwrap_or(STAKES.len() - 1);
+        }
+        self
     }
 
     /// Adds a pair.
@@ -86,7 +99,7 @@ impl Martingale {
             Self::Binary { .. } => {
                 return Err(LearnError::Gate(format!("a difference of {d} of rewards 0 or 1; use the graded form")));
             }
-            Self::Graded { margin, on, against } => {
+            Self::Graded { margin, on, against, .. } => {
                 let d = d + *margin;
                 on.iter_mut().zip(STAKES).for_each(|(log, stake)| *log += (stake * d).ln_1p());
                 against.iter_mut().zip(STAKES).for_each(|(log, stake)| *log += (-stake * d).ln_1p());
@@ -99,7 +112,7 @@ impl Martingale {
     pub fn ln_value(&self) -> f64 {
         match self {
             Self::Binary { wins, losses } => ln_of_bets(*wins, *losses),
-            Self::Graded { on, .. } => ln_mean_exp(on.iter().copied()),
+            Self::Graded { on, least, .. } => ln_mean_exp(on.iter().skip(*least).copied()),
         }
     }
 
@@ -107,7 +120,7 @@ impl Martingale {
     pub fn ln_mirror(&self) -> f64 {
         match self {
             Self::Binary { wins, losses } => ln_of_bets(*losses, *wins),
-            Self::Graded { against, .. } => ln_mean_exp(against.iter().copied()),
+            Self::Graded { against, least, .. } => ln_mean_exp(against.iter().skip(*least).copied()),
         }
     }
 
@@ -127,7 +140,9 @@ impl Martingale {
             Self::Binary { .. } if d > 0.0 => BETS.iter().map(|(win, _)| *win).collect(),
             Self::Binary { .. } if d < 0.0 => BETS.iter().map(|(_, loss)| *loss).collect(),
             Self::Binary { .. } => vec![0.0; THETAS],
-            Self::Graded { margin, .. } => STAKES.iter().map(|stake| (stake * (d + margin)).ln_1p()).collect(),
+            Self::Graded { margin, least, .. } => {
+                STAKES.iter().skip(*least).map(|stake| (stake * (d + margin)).ln_1p()).collect()
+            }
         }
     }
 }
@@ -190,6 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn with_few_pairs_only_stakes_that_can_decide_are_bet() {
+        let check = |pairs, differences: &[f64], expect: f64| {
+            let mut martingale = Martingale::new(Form::Graded, Question::Better).within(pairs, 33f64.ln());
+            differences.iter().for_each(|d| martingale.observe(*d).unwrap());
+            assert!((martingale.value() - expect).abs() < 1e-12, "{pairs}: {}", martingale.value());
+        };
+        // All stakes; from .35 on; the largest alone.
+        check(512, &[0.5], 1.0 + 0.5 * 0.3525);
+        check(16, &[0.5], 1.0 + 0.5 * 0.6125);
+        check(2, &[0.5], 1.0 + 0.5 * 0.9);
+        let both = |stake: f64| (1.0 + 0.5 * stake) * (1.0 - stake);
+        check(16, &[0.5, -1.0], [0.35, 0.5, 0.7, 0.9].map(both).iter().sum::<f64>() / 4.0);
+    }
+
+    #[test]
     fn an_invalid_difference_is_refused_and_changes_nothing() {
         for (form, question) in ALL {
             let mut martingale = after(form, question, &[1.0, -1.0, 0.0]);
@@ -240,6 +270,8 @@ mod tests {
         for pairs in 0..=12 {
             check(Form::Binary, Question::Better, pairs, &fair);
             check(Form::Graded, Question::Better, pairs, &fair);
+            let few = Martingale::new(Form::Graded, Question::Better).within(16, 33f64.ln());
+            assert!((mean_wealth(&few, pairs, &fair, false) - 1.0).abs() < 1e-9);
         }
         check(Form::Binary, Question::Better, 7, &[(1.0, 0.2), (-1.0, 0.2), (0.0, 0.6)]);
         check(Form::Graded, Question::Better, 7, &[(1.0, 0.2), (-0.5, 0.4), (0.0, 0.4)]);

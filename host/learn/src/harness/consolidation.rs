@@ -88,7 +88,6 @@ impl Harness {
             || one.needs != other.needs
             || into.apart.contains(&other.id)
             || part.apart.contains(&one.id)
-            || self.needed(&other.id).contains(&one.id)
         {
             return false;
         }

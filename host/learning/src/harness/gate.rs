@@ -220,6 +220,9 @@ impl HarnessStage {
             };
             let first = plan.first_group;
             let phase = context.phase(&name, plan, policy.clone(), context.val.clone()).await?;
+            if let Some(allowance) = &self.plan.allowance {
+                self.state.spent.judge(allowance, &phase.episodes);
+            }
             self.state.gate.pairs += wanted;
             played += wanted;
             for (group, members) in by_group(&phase.episodes) {

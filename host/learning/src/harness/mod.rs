@@ -1,5 +1,6 @@
 //! The harness layer in a learning run: reflection, the gate, evolution of a section.
 
+mod allowance;
 mod evolve;
 mod gate;
 mod reflect;
@@ -7,6 +8,7 @@ mod reward_scale;
 mod stage;
 mod waiting;
 
+pub use allowance::Allowance;
 pub use evolve::{EvolutionReport, ReflectorAnswers};
 pub use gate::{GateReport, GateUse};
 pub use reflect::Reflections;

@@ -1,5 +1,6 @@
 //! The stages of the harness layer: evolution of a section, reflection on played episodes, learning, and the gate.
 
+use super::allowance::{Allowance, Spent};
 use super::evolve::EvolutionStage;
 use super::gate::GateState;
 use super::reflect::{Knowledge, Reflections, reflect};
@@ -69,6 +70,9 @@ pub struct HarnessPlan {
     /// is measured alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetPlan>,
+    /// What training and gate may cost, beside the budget. `None`: what its episodes cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowance: Option<Allowance>,
     /// Lessons that are tried before all proposals.
     pub planted: Vec<Lesson>,
 }
@@ -81,6 +85,7 @@ impl Default for HarnessPlan {
             gate: GatePlan::default(),
             evolve: None,
             budget: None,
+            allowance: None,
             planted: Vec::new(),
         }
     }
@@ -142,6 +147,9 @@ pub(super) struct HarnessState {
     candidates_before: u32,
     /// The first position of the training split that no evolution played.
     pub(super) evolved_to: u64,
+    /// What training and gate have cost, if there is an allowance.
+    #[serde(default)]
+    pub(super) spent: Spent,
     /// How often each entry could apply in training, of those that were open.
     #[serde(default)]
     uses: BTreeMap<EntryId, LessonUse>,
@@ -160,6 +168,7 @@ impl HarnessState {
             evolution: None,
             candidates_before: lineage.candidates,
             evolved_to: 0,
+            spent: Spent::default(),
             uses: BTreeMap::new(),
         }
     }
@@ -207,6 +216,13 @@ impl HarnessStage {
     pub(super) fn range(context: &StageContext<'_>) -> f64 {
         let (worst, best) = reward_bounds(&context.ports.rewards);
         best - worst
+    }
+
+    /// Whether another batch of training would leave too little of the allowance for the gate.
+    fn ends_training(&self, context: &StageContext<'_>) -> bool {
+        let pairs = self.plan.gate.pairs;
+        let allowance = self.plan.allowance.as_ref();
+        allowance.is_some_and(|allowance| self.state.spent.ends_training(allowance, context.turn.play.episodes, pairs))
     }
 
     fn compare_by_embedder(&mut self) {
@@ -340,6 +356,9 @@ impl LearningStage for HarnessStage {
             self.state.scale.add(reward);
         }
         self.state.note_uses(&episodes);
+        if let Some(allowance) = &self.plan.allowance {
+            self.state.spent.train(allowance, &episodes);
+        }
         self.state.waiting.add(&experience.id, &experience.played, best);
         let batch = experience.batch(&experience.played);
         let earlier = self.state.reflections.clone();
@@ -386,7 +405,9 @@ impl LearningStage for HarnessStage {
         let (proposals, reflections) = (self.proposals, std::mem::take(&mut self.recent));
         let mut details = HarnessIteration { proposals, reflections, gate: None };
         let done = experience.number + 1;
-        if (context.turn.own + 1).is_multiple_of(self.plan.gate.every.max(1)) || context.turn.is_last {
+        let is_due = (context.turn.own + 1).is_multiple_of(self.plan.gate.every.max(1)) || context.turn.is_last;
+        let is_early = !is_due && self.ends_training(context);
+        if is_due || is_early {
             details.gate = self.judge_candidate(&format!("i{done:05}"), context).await?;
         }
         let promoted = details.gate.as_ref().filter(|gate| gate.decision == Decision::Promote);
@@ -398,7 +419,7 @@ impl LearningStage for HarnessStage {
         let versions = why.map(|why| self.version(why, context)).into_iter().collect();
         let mut report = LayerIteration::of(self.name(), outcome);
         report.details = LayerDetails::Harness(Box::new(details));
-        Ok(AfterStep { report, versions })
+        Ok(AfterStep { report, versions, ends_turn: is_early })
     }
 
     fn report(&self) -> LayerReport {
@@ -413,6 +434,7 @@ impl LearningStage for HarnessStage {
                 .plan
                 .budget
                 .map(|plan| plan.after(self.state.candidates_before, self.plan.gate.alpha).unwrap_or(plan)),
+            spent: self.plan.allowance.map(|_| self.state.spent.all),
             playbook: harness.deployed().digest(),
         }))
     }

@@ -247,7 +247,7 @@ impl LearningStage for RouterStage {
             self.logs.insert(name.clone(), observed);
             self.unsaved = Some(name);
         }
-        Ok(AfterStep { report: LayerIteration::of(NAME, outcome), versions: Vec::new() })
+        Ok(AfterStep { report: LayerIteration::of(NAME, outcome), versions: Vec::new(), ends_turn: false })
     }
 
     async fn finish(&mut self, _: &StageContext<'_>) -> Staged<()> {

@@ -401,7 +401,7 @@ impl LearningStage for WeightsStage {
         let mut report = LayerIteration::of(self.name(), outcome);
         report.events.extend(events);
         report.details = LayerDetails::Weights(Box::new(details));
-        Ok(AfterStep { report, versions: Vec::new() })
+        Ok(AfterStep { report, versions: Vec::new(), ends_turn: false })
     }
 
     async fn finish(&mut self, context: &StageContext<'_>) -> Staged<()> {

@@ -85,6 +85,25 @@ fn the_gates_decision_changes_neither_the_attempt_nor_what_was_tried() {
 }
 
 #[test]
+fn trials_that_a_promotion_begins_again_count_for_nothing_when_they_end() {
+    let texts: Vec<String> = (0..STAGNANT_TRIALS as usize).map(rule).collect();
+    let mut world = World::new(settings(), &[]);
+    world.effect("always: help", 0.4);
+    round(&mut world, &["always: help"]);
+    world.play(60);
+    round(&mut world, &texts.iter().map(String::as_str).collect::<Vec<_>>());
+    world.play(EXPIRE_AFTER as usize);
+    round(&mut world, &[]);
+    assert_eq!(world.harness.attempt(), 1, "sixteen trials ended");
+    world.promote();
+    assert_eq!(world.status(&texts[0]), "on trial", "beside what is deployed now they may help");
+    world.play(EXPIRE_AFTER as usize);
+    assert_eq!(world.status(&texts[0]), "expired");
+    round(&mut world, &[]);
+    assert_eq!((world.harness.attempt(), world.harness.tried().len()), (1, texts.len()));
+}
+
+#[test]
 fn a_bundle_has_one_approach() {
     let mut world = World::new(HarnessSettings { admission: Admission::Bundle, ..settings() }, &[]);
     (0..10).for_each(|_| round(&mut world, &[]));

@@ -195,19 +195,18 @@ fn a_known_lesson_with_another_relation_is_another_hypothesis() {
 
 #[test]
 fn a_relation_with_which_a_lesson_was_turned_down_gives_no_further_trial() {
-    let mut world = World::new(settings(), &[OTHER]);
-    let needs = |world: &mut World, texts: &[&str]| {
-        let ids: Vec<String> = texts.iter().map(|text| id(text).0).collect();
-        world.answer(vec![needing("", RULE, &ids.iter().map(String::as_str).collect::<Vec<_>>())]);
-    };
-    needs(&mut world, &[]);
-    play(&mut world, EXPIRE_AFTER as usize);
-    needs(&mut world, &[OTHER]);
-    world.check(&[(RULE, "on trial")]);
+    let wait = "always: wait";
+    let mut world = World::new(settings(), &[OTHER, wait]);
+    let needs = |world: &mut World, text: &str| world.answer(vec![needing("", RULE, &[&id(text).0])]);
     // In some of the groups the deployed entry is held out, and the rule with it.
-    play(&mut world, 2 * EXPIRE_AFTER as usize);
-    for texts in [&[][..], &[OTHER], &[]] {
-        needs(&mut world, texts);
+    let expire = |world: &mut World| play(world, 2 * EXPIRE_AFTER as usize);
+    for text in [OTHER, wait] {
+        needs(&mut world, text);
+        world.check(&[(RULE, "on trial")]);
+        expire(&mut world);
+    }
+    for text in [OTHER, wait, OTHER] {
+        needs(&mut world, text);
         world.check(&[(RULE, "expired")]);
     }
     assert_eq!(world.harness.records[&id(RULE)].earlier.len(), 1, "two trials, each counted once");
