@@ -60,10 +60,15 @@ type Trained = (u64, String, f64);
 
 /// The training episodes of an iteration.
 fn trained(bench: &Bench, run: &str, iteration: u64) -> Vec<Trained> {
+    phase(bench, run, &format!("i{iteration:05}-train"))
+}
+
+/// The episodes of a phase.
+fn phase(bench: &Bench, run: &str, name: &str) -> Vec<Trained> {
     let shown = bench.json(&["runs", "show", run])["run"].clone();
     let phases: Vec<&str> =
         shown["phases"].as_array().unwrap().iter().filter_map(|phase| phase["id"].as_str()).collect();
-    let phase = phases.iter().find(|id| id.ends_with(&format!("i{iteration:05}-train"))).unwrap();
+    let phase = phases.iter().find(|id| id.ends_with(name)).unwrap();
     let listed = bench.json(&["episodes", "list", "--run", phase, "--limit", "100"]);
     let read = |row: &Value| {
         let episode = bench.json(&["episodes", "show", row["id"].as_str().unwrap()]);
@@ -130,6 +135,11 @@ fn where_the_router_learns_too_weights_learn_from_episodes_that_came_to_their_mo
     let run = timing["run"].as_str().unwrap();
     let warm = &document["learn"]["warm_start"]["looks"];
     assert_eq!(warm[0][0], 10, "demonstrations teach the model that the router may choose: {warm}");
+    for name in ["warm-00010", "warm-00020"] {
+        let looked = phase(bench, run, name);
+        let looked: Vec<&str> = answered(&looked).into_keys().collect();
+        assert_eq!(looked, ["the policy"], "a look at the model that learns");
+    }
     let mut others = 0;
     for iteration in 1..=4 {
         let episodes = trained(bench, run, iteration);

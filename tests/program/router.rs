@@ -223,6 +223,7 @@ fn a_log_is_judged_and_what_it_cannot_tell_is_refused() {
     assert_eq!((&found["outcomes"], &found["judged"], &found["format"]), (&2000.into(), &800.into(), &1.into()));
     assert_eq!(found["policies"][0]["refusal"], Value::Null, "{found}");
     assert!(bench.out(&["router", "replay", log.to_str().unwrap()]).contains("verdict     "));
+    assert_eq!(bench.json(&["router", "replay", "demo"]), found, "by the name of the router");
 
     let text = std::fs::read_to_string(&log).unwrap();
     let short: String = text.lines().take(100).flat_map(|line| [line, "\n"]).collect();

@@ -143,6 +143,21 @@ fn a_sweep_takes_no_budget_in_tokens() {
     bench.refused(&["sweep", &file], &["a sweep counts episodes", "budget"]);
 }
 
+#[test]
+fn the_example_of_the_help_is_a_sweep_and_a_budget_that_is_halved_too_often_is_told_so() {
+    let Some(bench) = Bench::new("the_example_of_the_help") else { return };
+    let help = bench.out(&["sweep", "--help"]);
+    let example: Vec<&str> =
+        help.lines().skip_while(|line| line.trim() != "version = 1").take_while(|line| !line.is_empty()).collect();
+    assert!(example.len() > 10, "{help}");
+    let example = example.join("\n");
+    let file = bench.sweep_file(&example);
+    bench.out(&["sweep", &file, "--dry-run"]);
+    let file = bench.sweep_file(&example.replace("budget = 300", "budget = 100"));
+    let says = "round 1 of the halving divides the budget of 100 episodes by 4; the smallest budget is 48";
+    bench.refused(&["sweep", &file, "--dry-run"], &[says]);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_sweep_loses_nothing_and_continues() {

@@ -10,6 +10,7 @@ use crate::resume::Start;
 use crate::session::Session;
 use crate::{AppError, RequestError, Workspace, learn, rehearse, run};
 use clawhost_core::{Digest, RunFilter, RunId, RunKind, RunRow, RunState, RunTag};
+use clawhost_learn::budget::FEWEST;
 use clawhost_play::{Cancel, StopReason};
 use clawhost_run_config::{
     Key, PlaybookSpec, RunSpec, RunSpecPatch, Source, SweepMethod, SweepPatch, SweepPoint, Value, Verb,
@@ -127,6 +128,15 @@ impl Sweep<'_> {
             return Ok(spec);
         }
         let (key, value) = shortened(&spec, halvings);
+        if key == Key::Budget && value < FEWEST {
+            let whole = spec.harness().and_then(|harness| harness.budget).unwrap_or(0);
+            let why = format!(
+                "round {} of the halving divides the budget of {whole} episodes by {}; the smallest budget is {FEWEST}",
+                round + 1,
+                1u64 << halvings.min(63)
+            );
+            return Err(AppError::from(RequestError::Other(why)).of_option(Key::Budget));
+        }
         let mut patch = point.patch.clone();
         patch.set(key, Value::Whole(value), Source::Flag);
         Ok(resolve(patch)?)

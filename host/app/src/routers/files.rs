@@ -110,6 +110,14 @@ pub fn read_router(data: &Path, named: Option<&str>) -> Result<StoredRouter, App
     let known = router_names(data);
     let name = match (named, known.as_slice()) {
         (Some(name), known) if known.iter().any(|one| one == name) => name,
+        // Its models are known, and nothing about them.
+        (Some(name), _) if is_name(name) && routers_folder(data).join(format!("{name}.toml")).is_file() => {
+            let why = format!(
+                "router `{name}` has learned nothing yet; learn with `--layer router --policy router:{name}`, or see \
+                 `clawhost router explain REQUEST --router {name}`"
+            );
+            return Err(RequestError::NoRouter { why }.into());
+        }
         (Some(name), known) => {
             let close = nearest(name, known.iter().map(String::as_str));
             let close = close.map_or(String::new(), |close| format!("; did you mean `{close}`?"));
@@ -240,6 +248,8 @@ mod tests {
         assert_eq!(refused(None), "which router? There are first, second");
         let expect = "there is no router `frist`; there is first, second; did you mean `first`?";
         assert_eq!(refused(Some("frist")), expect);
+        std::fs::write(routers_folder(data.path()).join("third.toml"), "").unwrap();
+        assert!(refused(Some("third")).starts_with("router `third` has learned nothing yet"));
         assert!(refused(Some("../first")).ends_with("there is no such file"), "a path is no name");
         let path = routers_folder(data.path()).join("first.json");
         std::fs::write(&path, r#"{"format": 2, "router": {}}"#).unwrap();

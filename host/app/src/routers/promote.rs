@@ -88,7 +88,7 @@ pub fn waiting_candidates(stored: &StoredRouter) -> Result<Vec<WaitingCandidate>
 fn first(stored: &StoredRouter) -> Result<(Candidate, Vec<Candidate>), AppError> {
     let mut all = waiting(&folder_of(stored), &stored.name, stored.book.gate.settled.as_deref())?.into_iter();
     let none = || {
-        let why = format!("router {} has no candidate; a learning run of it makes one", stored.name);
+        let why = format!("router {} has no candidate; another learning run of it makes one", stored.name);
         AppError::from(RequestError::NoRouter { why })
     };
     Ok((all.next().ok_or_else(none)?, all.collect()))

@@ -71,7 +71,7 @@ pub(crate) enum RouterCommand {
     /// Estimate from a log of decisions what other policies would have earned
     #[command(after_help = REPLAY_HELP)]
     Replay {
-        /// The log: one decision with its outcome per line
+        /// The name of a router, or a log: one decision with its outcome per line
         #[arg(value_name = "LOG")]
         log: PathBuf,
         /// The router, as in `router show` [default: the file beside the log that ends in .json]

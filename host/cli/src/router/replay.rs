@@ -3,7 +3,7 @@
 use super::{money, number};
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
-use clawhost_app::routers::{read_decisions, read_router};
+use clawhost_app::routers::{read_decisions, read_router, router_names, routers_folder};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_learn::router::offline::{LEAST_EFFECTIVE_SAMPLE, Refusal};
 use clawhost_learn::router::promotion::Verdict;
@@ -15,10 +15,14 @@ use std::path::Path;
 const NAME: usize = 80;
 
 pub(super) fn run(context: &Context, log: &Path, router: Option<&str>) -> anyhow::Result<Exit> {
+    let folder = context.folder()?;
+    // The name of a router stands for its log.
+    let named = log.to_str().filter(|name| !log.is_file() && router_names(&folder).iter().any(|known| known == name));
+    let log = &named.map_or_else(|| log.to_owned(), |name| routers_folder(&folder).join(name).with_extension("jsonl"));
     let beside = log.with_extension("json");
     let stored = match (router, beside.to_str()) {
-        (Some(named), _) => read_router(&context.folder()?, Some(named))?,
-        (None, Some(beside)) if beside != log.to_string_lossy() => read_router(&context.folder()?, Some(beside))?,
+        (Some(named), _) => read_router(&folder, Some(named))?,
+        (None, Some(beside)) if beside != log.to_string_lossy() => read_router(&folder, Some(beside))?,
         (None, _) => return Err(UsageError("name the router of this log with --router".to_owned()).into()),
     };
     let decisions = read_decisions(log)?;

@@ -104,7 +104,7 @@ fn a_better_candidate_is_promoted_as_a_version_that_a_rollback_returns_from() {
     let back = roll_back_router(bench.0.path(), "r", None).unwrap();
     assert_eq!((back.to.version, back.now.identity), (before.version, served.identity()));
     let refused = promote_router(bench.0.path(), "r").unwrap_err().to_string();
-    assert_eq!(refused, "router r has no candidate; a learning run of it makes one");
+    assert_eq!(refused, "router r has no candidate; another learning run of it makes one");
 }
 
 #[test]
