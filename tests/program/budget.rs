@@ -137,6 +137,8 @@ fn training_ends_early_where_lessons_make_episodes_dearer_than_the_estimate() {
     // A little more than 300 episodes without lessons use.
     let amount = tokens * 301 / 64;
     let given = ["--budget-tokens", &amount.to_string()];
+    let other = bench.warm();
+    other.json(&["run", &shop, "--episodes", "64", "--seed", "1"]);
     let document = bench.json(&[&words[..], &given].concat());
     let learn = &document["learn"];
     let (batches, batch) = (learn["budget"]["batches"].as_u64().unwrap(), learn["budget"]["batch"].as_u64().unwrap());
@@ -146,6 +148,13 @@ fn training_ends_early_where_lessons_make_episodes_dearer_than_the_estimate() {
     assert!((0.6..1.3).contains(&(used / amount as f64)), "{used} of {amount}");
     assert_eq!(learn["iterations"].as_array().unwrap().last().unwrap()["gate"]["decision"], "promote", "{learn}");
     assert!(document["heldout_after"]["mean"].as_f64() > document["heldout_before"]["mean"].as_f64(), "{document}");
+    // An interrupted run ends its training at the same place, and a complete one is found.
+    let limit = (used as u64 / 2).to_string();
+    let stopped = other.run(&[&words[..], &given, &["--max-tokens-total", &limit]].concat());
+    assert_eq!(stopped.status.code(), Some(6), "{}", stderr(&stopped));
+    let resumed = other.json(&[&words[..], &given, &["--resume"]].concat());
+    assert_eq!(resumed["learn"], *learn);
+    other.refused(&[&words[..], &given, &["--resume"]].concat(), &["nothing to resume"]);
     // The next estimate is from the run with lessons.
     let plan = bench.json(&[&words[..], &given, &["--dry-run"]].concat());
     assert_eq!(plan["allowance"]["rate"]["run"], document["timing"]["run"], "{plan}");

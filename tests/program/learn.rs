@@ -137,7 +137,15 @@ fn a_playbook_is_learned_measured_served_rolled_back_and_exchanged() {
     std::fs::write(&taken, std::fs::read_to_string(&taken).unwrap().replace("\"version\": 1", "\"version\": 99"))
         .unwrap();
     bench.refused(&["playbook", "import", "other", taken.to_str().unwrap()], &["version"]);
-    bench.refused(&["playbook", "rollback", "other"], &["no version before 1"]);
+    let back = bench.json(&["playbook", "rollback", "other"]);
+    assert_eq!((&back["version"], &back["says_what"]), (&2.into(), &0.into()), "before the first version it was empty");
+    let entries =
+        |name: &str| bench.json(&["playbook", "show", name])["deployed"]["entries"].as_array().map_or(0, Vec::len);
+    assert_eq!(entries("other"), 0);
+    bench.out(&["playbook", "rollback", "other", "--to", "1"]);
+    assert_eq!(entries("other"), kept.len());
+    bench.out(&["playbook", "rollback", "other", "--to", "0"]);
+    assert_eq!(entries("other"), 0);
     bench.refused(&["playbook", "show"], &["which playbook?", "env-shop", "other"]);
     bench.refused(&["playbook", "show", "env-shp"], &["did you mean `env-shop`"]);
     bench.refused(&["playbook", "import", "../x", "."], &["not a valid name of a playbook"]);
@@ -195,7 +203,10 @@ fn invalid_learning_options_are_refused() {
         |words: Vec<String>, says: &[&str]| bench.refused(&words.iter().map(String::as_str).collect::<Vec<_>>(), says);
     check(with(&["--tasks", "test"]), &["--tasks: found \"test\"", "that split is reserved for measuring"]);
     check(with(&["--group", "3"]), &["--group: found 3; expected an even number"]);
-    check(with(&["--episodes", "10"]), &["--episodes: found 10; expected a multiple of the --group of 4, as 8 or 12"]);
+    check(
+        with(&["--episodes", "10", "--group", "4"]),
+        &["--episodes: found 10; expected a multiple of the --group of 4, as 8 or 12"],
+    );
     check(with(&["--playbook", "a/b"]), &["--playbook: found the text \"a/b\"; expected a name"]);
     check(with(&["--branch-at", "2"]), &["--branch-at: belongs to playing; this run is for learning"]);
     check(with(&["--rate", "0.1"]), &["--rate: belongs to layer weights, which this run does not name"]);

@@ -19,10 +19,11 @@ fn a_candidate_is_promoted_by_decisions_that_came_after_it_and_rolled_back() {
     let Some(bench) = Bench::new("a_candidate_is_promoted") else { return };
     bench.route("two", TWO);
     let served = |key: &str| bench.json(&["router", "show", "two"])[key].clone();
-    bench.refused(&["router", "promote", "two"], &["there is no router `two`; there is none"]);
+    bench.refused(&["router", "promote", "two"], &["router `two` has learned nothing yet"]);
     assert_eq!(learn(&bench, &learning(1, 16, 5)), "served", "a new router replaces nothing");
     let (first, version) = (served("identity"), served("version"));
-    bench.refused(&["router", "promote", "two"], &["router two has no candidate; a learning run of it makes one"]);
+    bench
+        .refused(&["router", "promote", "two"], &["router two has no candidate; another learning run of it makes one"]);
     assert_eq!(learn(&bench, &learning(8, 64, 6)), "candidate");
     let candidate = served("candidate");
     assert_eq!(

@@ -177,13 +177,25 @@ fn lessons_are_learned_with_a_budget_before_the_other_layers_take_their_turns() 
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let document = bench.outside_timing(&command);
+    let (document, timing) = without_timing(bench.json(&command));
     let turns = [("harness", 2), ("weights", 4), ("router", 1)];
     let expect: Vec<_> =
         turns.iter().flat_map(|(layer, times)| std::iter::repeat_n((vec![*layer], 16), *times)).collect();
     assert_eq!(iterations(&document["learn"]), expect, "{document}");
     assert_eq!(document["learn"]["evaluation"]["arms"].as_array().unwrap().len(), 7, "every set of layers");
     assert_eq!(document["config"]["work"]["iterations"], 5, "{document}");
+    // Interrupted in a turn of lessons, and in one of the others.
+    let spent = &timing["spent"];
+    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    for share in [12, 3] {
+        let other = routed.elsewhere();
+        let limit = (tokens / share).to_string();
+        let stopped = other.run(&[&command[..], &["--max-tokens-total", &limit]].concat());
+        assert_eq!(stopped.status.code(), Some(6), "{}", stderr(&stopped));
+        let resumed = other.outside_timing(&[&command[..], &["--resume"]].concat());
+        assert_eq!(resumed["learn"], document["learn"], "stopped after a share of {share}");
+        assert_eq!(resumed["weights"]["after"], document["weights"]["after"]);
+    }
 }
 
 #[test]

@@ -277,17 +277,11 @@ pub enum RequestError {
     #[error("a sweep counts episodes: give its runs a budget of episodes")]
     SweepAllowance,
     /// A run that was asked to be resumed, and is complete.
-    #[error("nothing to resume: {run} of the same specification is complete")]
-    RunComplete {
-        /// The run.
-        run: String,
-    },
+    #[error("nothing to resume: {0} of the same specification is complete")]
+    RunComplete(String),
     /// A run that another process plays.
-    #[error("{run} is being played by another process; wait for it, or stop it")]
-    RunBusy {
-        /// The run.
-        run: String,
-    },
+    #[error("{0} is being played by another process; wait for it, or stop it")]
+    RunBusy(String),
     /// A data folder whose traffic another gateway records.
     #[error("{folder}: a gateway records into it already; stop it first")]
     GatewayRuns {

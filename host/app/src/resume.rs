@@ -68,7 +68,7 @@ pub(crate) fn begin(
     let is_wanted = |row: &RunRow| wanted.as_ref().is_none_or(|wanted| row.id == *wanted);
     if let Some(row) = reader.resumable(digest)?.into_iter().find(is_wanted) {
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Exclusive)?;
-        let lease = lease.ok_or_else(|| RequestError::RunBusy { run: row.id.to_string() })?;
+        let lease = lease.ok_or_else(|| RequestError::RunBusy(row.id.to_string()))?;
         models.paid(row.spent);
         if models.limits_plugins() {
             models.paid_by_plugins(used_by_plugins(&*reader, &row.id)?);
@@ -91,7 +91,7 @@ pub(crate) fn begin(
             }
             // Another run would cost as much again, and is not what was asked for.
             if let Some(run) = reader.finished_run(digest)? {
-                return Err(RequestError::RunComplete { run: run.0 }.into());
+                return Err(RequestError::RunComplete(run.0).into());
             }
             events.event(Event::Warning(Warning::NothingToResume));
             begin_new()
@@ -147,7 +147,7 @@ fn refusal(
         return Ok(cannot("it has finished"));
     }
     if !is_idle(workspace, &run)? {
-        return Ok(RequestError::RunBusy { run: wanted.to_owned() }.into());
+        return Ok(RequestError::RunBusy(wanted.to_owned()).into());
     }
     let all = differences(&row, spec)?;
     if all.is_empty() {

@@ -140,7 +140,7 @@ pub async fn score(
     for row in choose_runs(&*reader, &request.runs)? {
         // While a run is played, episodes may be replaced. Nothing is judged before the leases of all runs are held.
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Shared)?;
-        wanted.push((lease.ok_or_else(|| RequestError::RunBusy { run: row.id.0.clone() })?, row.id));
+        wanted.push((lease.ok_or_else(|| RequestError::RunBusy(row.id.0.clone()))?, row.id));
     }
     let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None, part: None };
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();

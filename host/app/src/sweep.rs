@@ -84,6 +84,12 @@ fn length(spec: &RunSpec) -> Key {
     }
 }
 
+/// Iterations of the layers that learn after lessons with a budget, in a shortened run.
+fn shortened_turns(spec: &RunSpec, halvings: u32) -> Option<(Key, u64)> {
+    let learn = spec.learn().filter(|learn| learn.layers.len() > 1 && length(spec) == Key::Budget)?;
+    Some((Key::Iterations, learn.iterations.checked_shr(halvings).unwrap_or(0).max(1)))
+}
+
 /// A share of the length of a run: at least one group, and whole groups.
 fn shortened(spec: &RunSpec, halvings: u32) -> (Key, u64) {
     let share = |whole: u64| whole.checked_shr(halvings).unwrap_or(0).max(1);
@@ -138,6 +144,9 @@ impl Sweep<'_> {
             return Err(AppError::from(RequestError::Other(why)).of_option(Key::Budget));
         }
         let mut patch = point.patch.clone();
+        if let Some((key, value)) = shortened_turns(&spec, halvings) {
+            patch.set(key, Value::Whole(value), Source::Flag);
+        }
         patch.set(key, Value::Whole(value), Source::Flag);
         Ok(resolve(patch)?)
     }

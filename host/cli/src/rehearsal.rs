@@ -194,8 +194,12 @@ fn phases(out: &mut impl Write, rehearsal: &Rehearsal) -> std::io::Result<()> {
     }
     if spec.weights().is_some() {
         writeln!(out, "shown       {} of demonstrations and looks at most", counted(*demonstrations, "episode"))?;
-        let why =
-            if *validation == 0 { ", because no more iterations of weights are due than --evaluate-every" } else { "" };
+        let is_off = spec.weights().is_some_and(|weights| weights.evaluate_every == 0);
+        let why = match (validation, is_off) {
+            (0, true) => ", because --evaluate-every is 0",
+            (0, false) => ", because the weights have fewer iterations than --evaluate-every",
+            _ => "",
+        };
         writeln!(out, "validation  {}{why}", counted(*validation, "episode"))?;
     }
     match (spec.harness(), spec.weights()) {

@@ -44,6 +44,9 @@ struct LoopState {
     warm: bool,
     /// Whether the source has no more experience.
     exhausted: bool,
+    /// Groups at the end of the plan that were not played, because its only turn ended early.
+    #[serde(default)]
+    skipped: u64,
     /// The state of the experience source.
     source: Value,
     /// The state of every layer, by name.
@@ -381,10 +384,16 @@ impl<'a> LearningLoop<'a> {
                 ends_turn |= after.ends_turn;
             }
         }
-        self.state.iteration = match ends_turn {
-            true => self.plan.schedule.end_of_turn(number, self.plan.iterations),
-            false => number + 1,
-        };
+        self.state.iteration = number + 1;
+        if ends_turn {
+            let end = self.plan.schedule.end_of_turn(number, self.plan.iterations);
+            if end == self.plan.iterations {
+                // No later turn plays behind them, so the next run of the playbook may.
+                let groups = |iteration| self.plan.schedule.groups(iteration, &self.plan.play);
+                self.state.skipped = groups(end).saturating_sub(groups(number + 1));
+            }
+            self.state.iteration = end;
+        }
         report.usage = self.ports.meter.spent();
         self.checkpoint(Some(&mut report), versions).await?;
         Ok(Some(report))
@@ -413,13 +422,15 @@ impl<'a> LearningLoop<'a> {
         experience: &Experience,
         reward: Option<f64>,
     ) -> Staged<(IterationReport, Vec<LayerOutcome>)> {
-        let first = batches.first().map(|(_, batch)| batch);
+        // Weights behind a router have a part of the episodes.
+        let whole =
+            batches.iter().map(|(_, batch)| batch).max_by_key(|batch| batch.episodes() as u64 + batch.removed.all());
         let mut report = IterationReport {
             iteration: experience.number + 1,
             reward,
             parts: part_rewards(&experience.episodes()),
-            episodes: first.map_or(0, |batch| batch.episodes() as u64),
-            removed: first.map_or(0, |batch| batch.removed.failed + batch.removed.unscored),
+            episodes: whole.map_or(0, |batch| batch.episodes() as u64),
+            removed: whole.map_or(0, |batch| batch.removed.all()),
             revised: experience.played.values().flatten().filter(|episode| episode.revision() > 0).count() as u64,
             learned: Ok(()),
             layers: Vec::new(),
@@ -477,6 +488,8 @@ impl<'a> LearningLoop<'a> {
             large.extend(saved.large);
         }
         self.state.source = self.source.save();
+        // An iteration that ended its turn early has its own number, and not that of the next one.
+        let number = report.as_ref().map_or(self.state.iteration, |report| report.iteration);
         let report = match report {
             Some(report) => {
                 report.state = digest;
@@ -486,7 +499,7 @@ impl<'a> LearningLoop<'a> {
         };
         let checkpoint = Checkpoint {
             run: self.run.clone(),
-            iteration: self.state.iteration,
+            iteration: number,
             state: serde_json::json!(self.state),
             large,
             report,
@@ -515,11 +528,12 @@ impl<'a> LearningLoop<'a> {
 
     /// What the playbook's runs have used after this much of this one, without what layers use on their own.
     fn used(&self) -> Lineage {
-        let LoopState { lineage, iteration, tested, .. } = self.state;
+        let LoopState { lineage, iteration, tested, skipped, .. } = self.state;
+        let played = self.plan.schedule.groups(iteration, &self.plan.play).saturating_sub(skipped);
         let tests = if tested { self.plan.test_pairs } else { 0 };
         Lineage {
             runs: lineage.runs.saturating_add(1),
-            train: lineage.train.saturating_add(self.plan.schedule.groups(iteration, &self.plan.play)),
+            train: lineage.train.saturating_add(played),
             test: lineage.test.saturating_add(tests),
             ..lineage
         }
@@ -544,6 +558,7 @@ impl<'a> LearningLoop<'a> {
             outcome: evaluation.as_ref().map_or(Outcome::NotMeasured, Evaluation::outcome),
             evaluation,
             iterations,
+            reached: self.state.iteration,
             learned: self.state.learned,
             layers: self.stages.iter().map(|stage| stage.report()).collect(),
             stopped,

@@ -436,6 +436,8 @@ pub struct LearnReport {
     pub evaluation: Option<Evaluation>,
     /// All iterations.
     pub iterations: Vec<IterationReport>,
+    /// Iterations of the plan that are done, with those that a turn did without.
+    pub reached: u64,
     /// Number of iterations in which a layer learned.
     pub learned: u64,
     /// All layers, in order.

@@ -241,7 +241,7 @@ keys! {
         "Stop requests of plugins to granted models after this many tokens in total; one episode or group has at most 200,000";
     MaxCost, "max_cost", RUN, number(0.0..=1e9), words("no limit"), ANY, free, Model, "MONEY",
         "Stop requests to models after this amount of money; needs a price";
-    Price, "price", RUN, text, words("unknown"), ANY, free, Model, "IN,OUT",
+    Price, "price", RUN, text, words("unknown"), ANY, decides, Model, "IN,OUT",
         "Price per million tokens, read and generated, as 0.15,0.60";
 
     Reflectors, "reflectors", HARNESS, texts, none, LEARN, decides, Harness, "R.wasm[?OPTION=VALUE]",
@@ -483,7 +483,6 @@ mod tests {
             "max_tokens_total",
             "max_grant_tokens",
             "max_cost",
-            "price",
             "completions",
             "out",
         ];

@@ -83,14 +83,17 @@ fn decisive_differences_come_first_and_others_prevent_no_resuming() {
     let now = play("concurrency = 2\nseed = 2\nfailure_budget = 0.25\nprice = \"1,2\"");
     let all = [
         "seed was 1 and is 2",
+        "price was none and is 1,2",
         "concurrency was 1 and is 2",
         "failure_budget was 0.5 and is 0.25",
         "max_tokens_total was 5 and is none",
-        "price was none and is 1,2",
     ];
     check(&then, &now, &all);
     let decisive = then.decisive_diff(&now);
-    assert_eq!(decisive.iter().map(|one| (one.key, one.decides)).collect::<Vec<_>>(), [(Some(Key::Seed), true)]);
+    assert_eq!(
+        decisive.iter().map(|one| (one.key, one.decides)).collect::<Vec<_>>(),
+        [(Some(Key::Seed), true), (Some(Key::Price), true)]
+    );
 }
 
 #[test]

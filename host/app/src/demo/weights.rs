@@ -214,6 +214,7 @@ mod tests {
             outcome: Outcome::NotMeasured,
             evaluation: None,
             iterations: Vec::new(),
+            reached: 0,
             learned: 0,
             layers,
             stopped: None,

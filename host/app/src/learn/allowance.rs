@@ -77,10 +77,14 @@ fn resumed(
     let environment = spec.environment_name();
     let is_wanted = |row: &RunRow| match &wanted {
         Some(wanted) => row.id == *wanted,
-        None => row.state != RunState::Finished && Some(&row.environment) == environment.as_ref(),
+        None => Some(&row.environment) == environment.as_ref(),
     };
     let runs = reader.runs(None)?;
-    let candidates = runs.iter().filter(|row| row.kind == RunKind::Learn && is_wanted(row)).filter_map(specification);
+    // One that is complete has its rate, too, so that it is found again.
+    let by_state = [false, true]
+        .into_iter()
+        .flat_map(|finished| runs.iter().filter(move |row| (row.state == RunState::Finished) == finished));
+    let candidates = by_state.filter(|row| row.kind == RunKind::Learn && is_wanted(row)).filter_map(specification);
     let rate = |then: RunSpec| {
         let (allowance, rate) = then.harness().and_then(HarnessSpec::converted)?;
         (allowance.amount == amount && is_alike(&then, spec)).then(|| rate.clone())
@@ -97,7 +101,7 @@ fn is_alike(one: &RunSpec, other: &RunSpec) -> bool {
     }
 }
 
-/// What an episode cost in the newest run that says it: one that learned, if there is any, because lessons make episodes longer.
+/// What an episode cost in the newest run with enough episodes: one that learned, if there is any, because lessons make episodes longer.
 fn measured(
     reader: &dyn StoreReader,
     spec: &RunSpec,

@@ -23,21 +23,53 @@ pub(super) fn schedule(spec: &RunSpec) -> Schedule {
     let (episodes, group) = (spec.play.episodes, spec.play.group);
     let turn = |layer: Layer, iterations: u64| Turn { layer: layer.name(), iterations, episodes, group };
     let layers: Vec<Layer> = layers.iter().map(|layer| layer.layer()).collect();
-    let Some(plan) = spec.harness().and_then(harness::budget) else {
+    let Some(harness) = spec.harness().filter(|harness| harness.divides()) else {
         return Schedule::Turns(layers.into_iter().map(|layer| turn(layer, iterations_of(layer))).collect());
     };
-    let lessons = Turn { episodes: plan.batch, group: LESSON_GROUP, ..turn(Layer::Harness, plan.batches) };
+    // An allowance is converted when everything is loaded. Until then its lessons have no iterations; those of the others are known.
+    let (batches, episodes) = harness::budget(harness).map_or((0, 1), |plan| (plan.batches, plan.batch));
+    let lessons = Turn { episodes, group: LESSON_GROUP, ..turn(Layer::Harness, batches) };
     let others: Vec<Layer> = layers.into_iter().filter(|layer| *layer != Layer::Harness).collect();
-    let round: u64 = others.iter().map(|layer| iterations_of(*layer)).sum();
-    let share = |layer: Layer| (iterations.saturating_mul(iterations_of(layer)) / round.max(1)).max(1);
-    Schedule::Turns(std::iter::once(lessons).chain(others.into_iter().map(|layer| turn(layer, share(layer)))).collect())
+    let shares = shares(&others, *iterations);
+    let others = others.into_iter().zip(shares).map(|(layer, share)| turn(layer, share));
+    Schedule::Turns(std::iter::once(lessons).chain(others).collect())
+}
+
+/// How many of these iterations each layer has: in the proportions of a round, at least one, and the first has the rest.
+fn shares(layers: &[Layer], iterations: u64) -> Vec<u64> {
+    let round: u64 = layers.iter().map(|layer| iterations_of(*layer)).sum();
+    let share = |layer: &Layer| (iterations.saturating_mul(iterations_of(*layer)) / round.max(1)).max(1);
+    let mut shares: Vec<u64> = layers.iter().map(share).collect();
+    let rest = iterations.saturating_sub(shares.iter().skip(1).sum());
+    if let Some(first) = shares.first_mut() {
+        *first = rest.max(1);
+    }
+    shares
 }
 
 /// All iterations of a learning run, those of lessons with a budget included. `spec`: with its budget divided.
 pub fn iterations(spec: &RunSpec) -> u64 {
     let named = spec.learn().map_or(0, |learn| learn.iterations);
-    match (schedule(spec), spec.harness().and_then(harness::budget)) {
-        (Schedule::Turns(turns), Some(_)) => turns.iter().map(|turn| turn.iterations).sum(),
+    match (schedule(spec), spec.harness().is_some_and(|harness| harness.divides())) {
+        (Schedule::Turns(turns), true) => turns.iter().map(|turn| turn.iterations).sum(),
         _ => named,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_layers_share_all_iterations() {
+        let check = |layers: &[Layer], iterations: u64, expect: &[u64]| {
+            assert_eq!(shares(layers, iterations), expect, "{layers:?} {iterations}");
+        };
+        let both = [Layer::Weights, Layer::Router];
+        check(&both, 80, &[64, 16]);
+        check(&both, 7, &[6, 1]);
+        check(&both, 1, &[1, 1]);
+        check(&[Layer::Weights], 7, &[7]);
+        check(&[Layer::Router], 7, &[7]);
     }
 }

@@ -103,7 +103,7 @@ fn place(spec: &RunSpec, machine: &ModelSettings) -> Result<(Option<String>, Str
         return Ok((None, folder.to_owned()));
     }
     let Some(name) = router_name(&spec.policy.model) else {
-        let why = "weights learn where they are: the policy must be the folder of a local model, or a router with one";
+        let why = "the policy must be the folder of a local model, or a router with one";
         return Err(RequestError::Other(why.to_owned()).into());
     };
     let (folder, file) = described(machine.routers.as_deref(), name)?;

@@ -110,11 +110,11 @@ pub fn read_router(data: &Path, named: Option<&str>) -> Result<StoredRouter, App
     let known = router_names(data);
     let name = match (named, known.as_slice()) {
         (Some(name), known) if known.iter().any(|one| one == name) => name,
-        // Its models are known, and nothing about them.
+        // Its file exists, and it has no state yet.
         (Some(name), _) if is_name(name) && routers_folder(data).join(format!("{name}.toml")).is_file() => {
             let why = format!(
-                "router `{name}` has learned nothing yet; learn with `--layer router --policy router:{name}`, or see \
-                 `clawhost router explain REQUEST --router {name}`"
+                "router `{name}` has learned nothing yet; learn in a run with the policy `router:{name}`, or ask it with \
+                 `clawhost router explain REQUEST`"
             );
             return Err(RequestError::NoRouter { why }.into());
         }

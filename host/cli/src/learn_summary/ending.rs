@@ -31,8 +31,8 @@ pub(crate) fn stopped(reason: &StopReason) -> String {
 }
 
 /// How the run continues after this stop, and with which command.
-pub(crate) fn next(reason: &StopReason, done: usize, iterations: u64) -> String {
-    let from = match done as u64 >= iterations {
+pub(crate) fn next(reason: &StopReason, done: u64, iterations: u64) -> String {
+    let from = match done >= iterations {
         true => "continues with the final test".to_owned(),
         false => format!("continues from iteration {}", done + 1),
     };
@@ -66,13 +66,14 @@ fn changed(lessons: bool, prompt: bool, was_judged: bool) -> &'static str {
 }
 
 /// The same, if other layers learn, too.
-fn changed_together(lessons: bool, prompt: bool, others: &[&str]) -> String {
+fn changed_together((lessons, prompt): (bool, bool), was_judged: bool, others: &[&str]) -> String {
     let parts = [(lessons, "the playbook"), (prompt, "the evolved prompt")];
     let parts = parts.into_iter().chain(others.iter().map(|other| (true, *other)));
     let parts: Vec<&str> = parts.filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect();
     match parts.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} and {last} changed", all.join(", ")),
-        others => format!("{} alone changed: no candidate passed the gate", others.join(" and ")),
+        alone if was_judged => format!("{} alone changed: no candidate passed the gate", alone.join(" and ")),
+        alone => format!("{} alone changed: there was no candidate for the gate", alone.join(" and ")),
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn verdict(report: &LearnReport, others: &[&str]) -> String {
         || report.harness().is_some_and(|harness| harness.evolution.as_ref().is_some_and(|one| one.gate.is_some()));
     let changed = match (report.harness().is_some(), others) {
         (true, []) => changed(has_lessons, has_prompt, was_judged).to_owned(),
-        (true, others) => changed_together(has_lessons, has_prompt, others),
+        (true, others) => changed_together((has_lessons, has_prompt), was_judged, others),
         (false, []) => "no weight changed".to_owned(),
         (false, [alone]) => format!("{alone} alone changed"),
         (false, others) => format!("{} changed", others.join(" and ")),
@@ -128,9 +129,9 @@ mod tests {
         check(false, true, "the evolved prompt alone changed: the model is the same");
         check(true, true, "the playbook and the evolved prompt changed: the model is the same");
         let check = |lessons, prompt, expect: &str| {
-            assert_eq!(changed_together(lessons, prompt, &["the weights"]), expect);
+            assert_eq!(changed_together((lessons, prompt), true, &["the weights"]), expect);
         };
-        let all = changed_together(true, false, &["the weights", "the router"]);
+        let all = changed_together((true, false), true, &["the weights", "the router"]);
         assert_eq!(all, "the playbook, the weights and the router changed");
         check(false, false, "the weights alone changed: no candidate passed the gate");
         check(true, false, "the playbook and the weights changed");

@@ -11,7 +11,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, Width};
 /// The text of an unknown value.
 const UNKNOWN: &str = "-";
 
-/// A wider interval is from so few groups that it says nothing, and it would widen the table.
+/// A wider interval is from too few groups to be useful, and it would widen the table.
 const WIDEST: f64 = 100.0;
 
 /// Smallest width of a lesson in a table. On narrower terminals, lines are broken.

@@ -49,11 +49,9 @@ pub(super) fn lessons(out: &mut impl Write, report: &HarnessReport) -> std::io::
     let refused: u64 = counts.refused.values().sum();
     writeln!(
         out,
-        "proposals   {} in all: {} taken up ({}), {} known already, {} rejected before, {} refused, {} dropped",
+        "proposals   {} in all: {} taken up, {} known already, {} rejected before, {} refused, {} dropped",
         thousands(counts.proposed),
         thousands(counts.proposed.saturating_sub(counts.merged + counts.known + refused + counts.dropped)),
-        // One that left a bundle may come back.
-        counted(report.entries.len() as u64, "different lesson"),
         thousands(counts.merged),
         thousands(counts.known),
         thousands(refused),

@@ -76,7 +76,7 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
         harness::cost(&mut out, learned)?;
     }
     test(&mut out, learned)?;
-    let routed = (spec.routes() && report.learned > 0).then_some("the router");
+    let routed = learned.router.filter(|used| *used != RouterUse::Nothing).map(|_| "the router");
     let changed: Vec<&str> = learned.weights.as_ref().and_then(model::changed).into_iter().chain(routed).collect();
     match &report.stopped {
         None => {
@@ -92,7 +92,7 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
             if let Some(most) = most.filter(|_| report.harness().is_none()) {
                 writeln!(out, "            most failed so: {}", escaped(&most.message, 500))?;
             }
-            writeln!(out, "            {}", next(reason, report.iterations.len(), learning_iterations(spec)))?;
+            writeln!(out, "            {}", next(reason, report.reached, learning_iterations(spec)))?;
         }
     }
     if let Some(harness) = report.harness() {

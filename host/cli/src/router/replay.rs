@@ -18,7 +18,7 @@ pub(super) fn run(context: &Context, log: &Path, router: Option<&str>) -> anyhow
     let folder = context.folder()?;
     // The name of a router stands for its log.
     let named = log.to_str().filter(|name| !log.is_file() && router_names(&folder).iter().any(|known| known == name));
-    let log = &named.map_or_else(|| log.to_owned(), |name| routers_folder(&folder).join(name).with_extension("jsonl"));
+    let log = &named.map_or_else(|| log.to_owned(), |name| routers_folder(&folder).join(format!("{name}.jsonl")));
     let beside = log.with_extension("json");
     let stored = match (router, beside.to_str()) {
         (Some(named), _) => read_router(&folder, Some(named))?,

@@ -172,6 +172,7 @@ mod tests {
                 iteration(2, suspicious(&[&length, &entropy])),
                 iteration(3, WeightsIteration { fall: Some("it fell".to_owned()), ..WeightsIteration::default() }),
             ],
+            reached: 0,
             learned: 3,
             layers: Vec::new(),
             stopped: None,

@@ -148,7 +148,7 @@ impl GateEvidence {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(LearnError::Gate(format!("an alpha of {alpha}; it must be between 0 and 1")));
         }
-        let martingale = Martingale::new(form, question).within(budget, -alpha_of(candidate, alpha).ln());
+        let martingale = Martingale::new(form, question);
         Ok(Self {
             candidate,
             alpha,
@@ -162,6 +162,12 @@ impl GateEvidence {
             planned: None,
             decided: None,
         })
+    }
+
+    /// The same comparison, if it is never extended: it bets only stakes that can decide within its pairs. Call it before the first pair.
+    pub fn of_one_session(self) -> Self {
+        let (budget, ln_wealth) = (self.budget, self.ln_threshold());
+        Self { martingale: self.martingale.within(budget, ln_wealth), ..self }
     }
 
     /// A comparison of a planned number of pairs, for which the exact sign test decides whether the candidate is better. Rewards have two

@@ -135,12 +135,24 @@ struct Remembered {
     decided: Option<Estimate>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     apart: BTreeSet<EntryId>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    needed_before: BTreeSet<Vec<EntryId>>,
 }
 
 #[cfg(test)]
 impl FromIterator<Entry> for Memory {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
-        Self(entries.into_iter().map(|entry| Remembered { entry, decided: None, apart: BTreeSet::new() }).collect())
+        Self(
+            entries
+                .into_iter()
+                .map(|entry| Remembered {
+                    entry,
+                    decided: None,
+                    apart: BTreeSet::new(),
+                    needed_before: BTreeSet::new(),
+                })
+                .collect(),
+        )
     }
 }
 
@@ -236,6 +248,7 @@ impl Harness {
             entry: record.entry.clone(),
             decided: record.decided.clone(),
             apart: record.apart.clone(),
+            needed_before: record.needed_before.clone(),
         };
         // An entry that was written for a merger is nothing without it: the next run would try it beside its parts.
         let merging = self.merging();
@@ -246,7 +259,7 @@ impl Harness {
     /// Restores the knowledge of an earlier run: estimates of deployed entries, closed entries (which are not tried again
     /// soon), and queued ones. Trials start again, because evidence is counted per run.
     pub fn remember(&mut self, memory: Memory) {
-        for Remembered { entry, decided, apart } in memory.0 {
+        for Remembered { entry, decided, apart, needed_before } in memory.0 {
             let id = entry.id.clone();
             match self.records.get_mut(&id) {
                 Some(known) => {
@@ -263,8 +276,9 @@ impl Harness {
                     let status = if entry.status.is_open() { Status::Queued } else { entry.status.clone() };
                     let is_closed = !status.is_open();
                     self.add(Entry { status, ..entry }, None);
-                    if let Some(record) = self.records.get_mut(&id).filter(|_| is_closed) {
-                        record.decided = decided;
+                    if let Some(record) = self.records.get_mut(&id) {
+                        record.needed_before = needed_before;
+                        record.decided = decided.filter(|_| is_closed);
                     }
                 }
             }

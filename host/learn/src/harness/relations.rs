@@ -84,7 +84,8 @@ impl Harness {
     }
 
     /// Says what an entry needs. Another relation is another hypothesis: an entry that was turned down without it has a new trial, and so
-    /// have the entries that it needs. One that is tried or served keeps its relation, and so does one that was turned down with the other.
+    /// have the entries that it needs. One that is tried or served keeps its relation, and so does one that was turned down before with the new
+    /// relation.
     ///
     /// # Errors
     /// It would need itself, through the entry that the text names.
@@ -100,7 +101,7 @@ impl Harness {
         if !is_out && !matches!(record.entry.status, Status::Queued | Status::Bundled) {
             return Ok(());
         }
-        if is_out && record.needed_before.contains(&needs) {
+        if record.needed_before.contains(&needs) {
             return Ok(());
         }
         let before = std::mem::replace(&mut record.entry.needs, needs);

@@ -59,8 +59,9 @@ impl Spent {
     }
 
     /// Whether another batch would leave too little for the gate: for one half of its pairs, after which it decides about most candidates.
-    pub(super) fn ends_training(&self, allowance: &Allowance, batch: u64, pairs: u64) -> bool {
-        let mean = if self.batches < 2 { GROWTH * self.latest } else { self.latest };
+    /// `serves`: whether the run began with lessons.
+    pub(super) fn ends_training(&self, allowance: &Allowance, (batch, pairs): (u64, u64), serves: bool) -> bool {
+        let mean = if self.batches < 2 && !serves { GROWTH * self.latest } else { self.latest };
         self.all + mean * (batch + pairs) as f64 > allowance.most
     }
 }
@@ -75,17 +76,20 @@ mod tests {
         let mut episode: Episode = serde_json::from_str(golden).unwrap();
         episode.turns.truncate(1);
         (episode.turns[0].usage.prompt_tokens, episode.turns[0].usage.completion_tokens) = (read, 1);
-        vec![Arc::new(episode); count]
+        (0..count).map(|_| Arc::new(episode.clone())).collect()
     }
 
     #[test]
     fn training_ends_where_the_next_batch_would_take_what_the_gate_needs() {
-        let check = |most: f64, batches: &[u64], expect: bool| {
+        let check_with = |serves: bool, most: f64, batches: &[u64], expect: bool| {
             let allowance = Allowance { most, read: 1.0, written: 10.0 };
             let mut spent = Spent::default();
             batches.iter().for_each(|read| spent.train(&allowance, &episodes(4, *read)));
-            assert_eq!(spent.ends_training(&allowance, 4, 6), expect, "{most} {batches:?}");
+            assert_eq!(spent.ends_training(&allowance, (4, 6), serves), expect, "{most} {batches:?}");
         };
+        let check = |most: f64, batches: &[u64], expect: bool| check_with(false, most, batches, expect);
+        check_with(true, 1_400.0, &[90], false);
+        check_with(true, 1_399.0, &[90], true);
         // 4 episodes of 100; then ten episodes, of which each may cost 250.
         check(2_900.0, &[90], false);
         check(2_899.0, &[90], true);

@@ -290,7 +290,9 @@ impl HarnessStage {
         if self.plan.budget.is_some() && form == Form::Binary && candidate.question == Question::Better {
             return Ok(GateEvidence::planned(number, alpha, pairs)?);
         }
-        Ok(GateEvidence::new(number, self.state.scale.form(), candidate.question, alpha, pairs)?)
+        let evidence = GateEvidence::new(number, form, candidate.question, alpha, pairs)?;
+        // A run with a budget has one session.
+        Ok(if self.plan.budget.is_some() { evidence.of_one_session() } else { evidence })
     }
 
     fn settle(&mut self, candidate: &Candidate, decision: Decision, open: Open) {

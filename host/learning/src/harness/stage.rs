@@ -222,7 +222,8 @@ impl HarnessStage {
     fn ends_training(&self, context: &StageContext<'_>) -> bool {
         let pairs = self.plan.gate.pairs;
         let allowance = self.plan.allowance.as_ref();
-        allowance.is_some_and(|allowance| self.state.spent.ends_training(allowance, context.turn.play.episodes, pairs))
+        let (batch, serves) = (context.turn.play.episodes, !self.state.before.entries.is_empty());
+        allowance.is_some_and(|allowance| self.state.spent.ends_training(allowance, (batch, pairs), serves))
     }
 
     fn compare_by_embedder(&mut self) {

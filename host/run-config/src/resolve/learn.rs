@@ -132,6 +132,14 @@ impl Resolver<'_> {
         (proposes_lessons && !measures && is_apart).then(|| preset_whole(Key::Budget, 0))
     }
 
+    /// Whether lessons are learned with a budget before the other layers learn.
+    pub(super) fn sets_lessons_apart(&self) -> bool {
+        let has_budget = [Key::Budget, Key::BudgetTokens, Key::BudgetMoney].into_iter().any(|key| self.has(key));
+        let proposes = !self.texts(Key::Reflectors).is_empty() && self.whole_or(Key::Evolve, 0) == 0;
+        let is_apart = self.schedule() == ScheduleKind::Turns && self.layers.len() > 1;
+        is_apart && (has_budget || self.usual_budget(proposes).is_some())
+    }
+
     /// The option that gives the run a budget.
     fn budget_key(&self) -> Key {
         [Key::BudgetTokens, Key::BudgetMoney].into_iter().find(|key| self.has(*key)).unwrap_or(Key::Budget)

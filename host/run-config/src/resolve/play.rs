@@ -54,7 +54,7 @@ impl Resolver<'_> {
         small(self.whole(Key::Concurrency).unwrap_or(usual))
     }
 
-    /// Whether the run plays episodes with a policy that answers equal requests alike. Then more than two members of a group show the same twice.
+    /// Whether the run plays episodes with a policy that answers equal requests alike. Then two members of a group show what a lesson on trial does, and more of them show little else.
     fn is_deterministic(&self) -> bool {
         let policy = self.text_or(Key::Policy, 0);
         let is_fixed = !self.has(Key::Model) && (policy == "follower" || policy.starts_with("script:"));
@@ -64,7 +64,9 @@ impl Resolver<'_> {
 
     /// Episodes of an iteration, and members of a group.
     fn iteration(&mut self) -> (u64, u64) {
-        let case = match (self.learns(Layer::Harness), self.is_deterministic()) {
+        // Lessons with a budget have episodes of their own, and these are those of the other layers.
+        let measures = self.learns(Layer::Harness) && !self.sets_lessons_apart();
+        let case = match (measures, self.is_deterministic()) {
             (true, false) => 1,
             (true, true) => 2,
             (false, _) => 3,
@@ -77,7 +79,7 @@ impl Resolver<'_> {
             episodes = self.whole_or(Key::Episodes, 1);
         }
         let (least, most) = CREDIT_GROUP.into_inner();
-        let why = if self.learns(Layer::Harness) && (!CREDIT_GROUP.contains(&group) || group % 2 == 1) {
+        let why = if measures && (!CREDIT_GROUP.contains(&group) || group % 2 == 1) {
             Some(format!("an even number from {least} to {most}: half of a group sees a lesson, half does not"))
         } else if self.learns(Layer::Weights) && group < 2 {
             Some("at least 2: members of a group are compared with each other".to_owned())
