@@ -2,7 +2,7 @@
 //! few times (dynamic sampling, DAPO: Yu et al. 2025).
 
 use crate::Staged;
-use crate::experience::{Experience, by_group, varies};
+use crate::experience::{Experience, by_group};
 use crate::source::{ExperienceRequest, ExperienceSource};
 use crate::stage::StageContext;
 use async_trait::async_trait;
@@ -64,7 +64,7 @@ impl ExperienceSource for Rollouts {
         let Some(curriculum) = curriculum else { return Ok(Some(experience)) };
         curriculum.note(&experience.played);
         for round in 1..=curriculum.refills() {
-            let flat = experience.selected.iter().filter(|(_, group)| !varies(group));
+            let flat = experience.selected.iter().filter(|(_, group)| !curriculum.teaches(group));
             let flat: Vec<u64> = flat.map(|(place, _)| *place).collect();
             if flat.is_empty() {
                 break;
@@ -77,7 +77,7 @@ impl ExperienceSource for Rollouts {
             curriculum.note(&more);
             experience.refilled += more.len() as u64;
             for (place, group) in flat.into_iter().zip(more.into_values()) {
-                if varies(&group) {
+                if curriculum.teaches(&group) {
                     experience.selected.insert(place, group);
                 }
             }

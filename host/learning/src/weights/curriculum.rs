@@ -1,10 +1,13 @@
 //! Selection of training tasks if weights learn, and the number of replacements for groups without variance.
 
+use super::routed::played_by;
 use super::task_sampler::TaskSampler;
-use crate::experience::{Groups, successes};
+use crate::experience::{Groups, successes, varies};
+use clawhost_core::Episode;
 use clawhost_learn::policy::{Difficulty, REFILLS};
 use clawhost_play::Tasks;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Selects training tasks by their recent results.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -14,6 +17,9 @@ pub struct Curriculum {
     /// The best possible reward.
     best: f64,
     filters: bool,
+    /// The name of the model in the table of a router. Answers of other models neither solve a task nor teach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
 }
 
 impl Curriculum {
@@ -25,7 +31,23 @@ impl Curriculum {
             refills: refills.min(REFILLS),
             best,
             filters: difficulty.is_some(),
+            model: None,
         }
+    }
+
+    /// The same for the model of this name among those of a router.
+    pub(crate) fn of_model(self, model: Option<String>) -> Self {
+        Self { model, ..self }
+    }
+
+    /// The members of a group that count.
+    fn own(&self, group: &[Arc<Episode>]) -> Vec<Arc<Episode>> {
+        self.model.as_ref().map_or_else(|| group.to_vec(), |model| played_by(model, group))
+    }
+
+    /// Whether the weights learn something from a group: its rewards differ.
+    pub(crate) fn teaches(&self, group: &[Arc<Episode>]) -> bool {
+        varies(&self.own(group))
     }
 
     /// Most replacements of a group per iteration.
@@ -41,8 +63,9 @@ impl Curriculum {
     /// Records the results of groups.
     pub(crate) fn note(&mut self, groups: &Groups) {
         for group in groups.values() {
-            let (successes, members) = successes(group, self.best);
-            if let Some(first) = group.first() {
+            let own = self.own(group);
+            let (successes, members) = successes(&own, self.best);
+            if let Some(first) = own.first() {
                 self.sampler.note(&first.task.key(), successes, members);
             }
         }

@@ -16,18 +16,18 @@ pub struct RoutedLearner {
     pub model: Arc<dyn Llm>,
 }
 
-impl RoutedLearner {
-    /// Whether this model gave every answer of an episode.
-    fn played(&self, episode: &Episode) -> bool {
-        // Without a router in between, no turn names another model than the policy.
-        episode.turns.iter().all(|turn| turn.answered_by.as_ref().is_none_or(|by| by.model == self.name))
-    }
+/// The members of a group for which the model of this name gave every answer.
+pub(super) fn played_by(name: &str, members: &[Arc<Episode>]) -> Vec<Arc<Episode>> {
+    // Without a router in between, no turn names another model than the policy.
+    let is_own = |episode: &Episode| {
+        episode.turns.iter().all(|turn| turn.answered_by.as_ref().is_none_or(|by| by.model == name))
+    };
+    members.iter().filter(|episode| is_own(episode)).cloned().collect()
+}
 
+impl RoutedLearner {
     fn own_groups(&self, groups: &Groups) -> Groups {
-        let own = |members: &Vec<Arc<Episode>>| -> Vec<Arc<Episode>> {
-            members.iter().filter(|episode| self.played(episode)).cloned().collect()
-        };
-        let groups = groups.iter().map(|(place, members)| (*place, own(members)));
+        let groups = groups.iter().map(|(place, members)| (*place, played_by(&self.name, members)));
         groups.filter(|(_, members)| !members.is_empty()).collect()
     }
 
@@ -87,5 +87,19 @@ mod tests {
             assert_eq!(members, [(0, vec![0, 3])]);
         }
         assert_eq!((kept.number, kept.refilled), (2, 1));
+    }
+
+    #[test]
+    fn a_group_in_which_another_model_alone_is_better_teaches_the_weights_nothing() {
+        let rewarded = |index, model: &str, reward| {
+            let episode = episode(0, index, &[Some(model)]);
+            Arc::new(Episode { reward: Some(reward), ..(*episode).clone() })
+        };
+        let group = [rewarded(0, "tiny", 0.0), rewarded(1, "dear", 1.0), rewarded(2, "tiny", 0.0)];
+        let curriculum = crate::weights::Curriculum::new(1, None, 1.0);
+        assert!(curriculum.teaches(&group));
+        let routed = curriculum.of_model(Some("tiny".to_owned()));
+        assert!(!routed.teaches(&group));
+        assert!(routed.teaches(&[&group[..], &[rewarded(3, "tiny", 1.0)]].concat()));
     }
 }

@@ -257,7 +257,8 @@ impl LearningStage for WeightsStage {
 
     async fn begin(&mut self, context: &StageContext<'_>) -> Staged<()> {
         let (_, best) = reward_bounds(&context.ports.rewards);
-        let curriculum = Curriculum::new(self.plan.refills, self.plan.difficulty, best);
+        let model = self.ports.routed.as_ref().map(|routed| routed.name.clone());
+        let curriculum = Curriculum::new(self.plan.refills, self.plan.difficulty, best).of_model(model);
         self.state = WeightsState { curriculum, ..WeightsState::default() };
         Ok(())
     }
