@@ -138,7 +138,7 @@ fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
         &format!(
             "{all} lessons in all ({proposed} proposed, 1 planted): {trial} on trial, {waiting} waiting for a trial\n"
         ),
-        "verdict     no significant change (nothing changed: no candidate passed the gate)\n",
+        "verdict     no significant change (nothing changed: there was no candidate for the gate)\n",
         "--iterations 100 --seed 1 --data ",
     ] {
         assert!(text.contains(part), "{part}: {text}");

@@ -34,3 +34,14 @@ fn look_ups_are_deployed_together_with_the_rules_that_need_them() {
     let looks = lessons.iter().filter(|lesson| open.iter().any(|open| lesson.contains(&format!(" is {open}: call"))));
     assert_eq!(looks.count(), 2, "{lessons:#?}");
 }
+
+#[test]
+fn a_reward_that_never_differs_is_told() {
+    let Some(bench) = Bench::new("a_reward_that_never_differs") else { return };
+    let (world, exact) = (format!("{}?world=301", bench.guest("env_worlds")), bench.guest("reward_exact"));
+    let rules = format!("{}?signal=score", bench.guest("reflector_rules"));
+    let learn = ["learn", &world, "--reward", &exact, "--reflector", &rules, "--layer", "harness", "-q"];
+    let told = bench.out(&[&learn[..], &["--budget", "64", "--test-pairs", "0"]].concat());
+    assert!(told.contains("every batch had the reward 0.000"), "{told}");
+    assert!(told.contains("there was no candidate for the gate") || told.contains("no candidate passed"), "{told}");
+}

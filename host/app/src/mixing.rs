@@ -213,7 +213,7 @@ mod tests {
         patch.set(Key::Iterations, Value::Whole(20), Source::Flag);
         patch.set_layers(vec!["harness".to_owned()], Source::Flag);
         let spec = patch.clone().resolve(Verb::Learn).unwrap();
-        let expect = [(16, "groups of an iteration", 1.0), (512, "pairs of the gate", 2.0), (200, "test pairs", 2.0)];
+        let expect = [(32, "groups of an iteration", 1.0), (512, "pairs of the gate", 2.0), (200, "test pairs", 2.0)];
         assert_eq!(shared(&spec), expect);
         patch.set(Key::From, Value::Text("run-1".to_owned()), Source::Flag);
         assert_eq!(shared(&patch.resolve(Verb::Learn).unwrap())[0].0, 0, "nothing is played for training");

@@ -549,7 +549,7 @@ pub enum RequestError {
     },
     /// Data without examples.
     #[error(
-        "there is no example to learn from: {too_long} are longer than the model's context, {unusable} episodes cannot teach, and the rest gives none"
+        "there is no example to learn from: {too_long} are longer than the model's context, {unusable} episodes cannot teach (not decided, without a reward, cut off by a limit, or kept out of learning), and the rest gives none"
     )]
     NoExamples {
         /// Examples that are too long.
@@ -582,7 +582,7 @@ pub enum RequestError {
         error: ModelError,
     },
     /// Merging a model without an adapter.
-    #[error("{folder} has no adapter to merge")]
+    #[error("{folder} has no adapter to merge; it can be exported as it is")]
     NoAdapter {
         /// The model's folder.
         folder: String,

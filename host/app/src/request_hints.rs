@@ -36,7 +36,6 @@ impl RequestError {
             }
             Self::NotConfirmed { .. } => vec![Hint::command("endpoints", "lists the confirmed addresses")],
             Self::NotEmpty { can_overwrite: true, .. } => vec![Hint::set("force", "true")],
-            Self::NoAdapter { .. } => vec![Hint::change("adapter")],
             Self::OtherTokenizer { .. } | Self::NoTeacher { .. } | Self::Teacher { .. } => {
                 vec![Hint::change("teacher")]
             }

@@ -35,6 +35,13 @@ pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
     numbers.into_iter().zip(smoothed).map(|(number, (_, reward))| (number, reward)).collect()
 }
 
+/// The mean reward of every batch, if it never differed: such rewards teach nothing. `None` also for a single batch.
+fn constant(report: &LearnReport) -> Option<f64> {
+    let rewards: Vec<f64> = report.iterations.iter().filter_map(|iteration| iteration.reward).collect();
+    let (first, rest) = rewards.split_first()?;
+    (!rest.is_empty() && rest.iter().all(|reward| reward == first)).then_some(*first)
+}
+
 /// The text for people. `play` is the command that plays with the learned model.
 pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> {
     let Learned { run, spec, report, .. } = learned;
@@ -69,6 +76,12 @@ pub(crate) fn text(learned: &Learned, play: Option<&str>) -> anyhow::Result<()> 
         thousands(report.learned),
         thousands(report.iterations.len() as u64)
     )?;
+    if let Some(reward) = constant(report) {
+        writeln!(
+            out,
+            "            every batch had the reward {reward:.3}: does this reward judge what the environment asks for?"
+        )?;
+    }
     if learned.weights.is_some() {
         model::batches(&mut out, report)?;
     }
