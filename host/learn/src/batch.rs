@@ -46,13 +46,6 @@ pub struct Removed {
     pub unscored: u64,
 }
 
-impl Removed {
-    /// All of them.
-    pub fn all(&self) -> u64 {
-        self.failed + self.unscored
-    }
-}
-
 /// The answer of a reflector to one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {

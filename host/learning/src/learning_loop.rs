@@ -422,15 +422,14 @@ impl<'a> LearningLoop<'a> {
         experience: &Experience,
         reward: Option<f64>,
     ) -> Staged<(IterationReport, Vec<LayerOutcome>)> {
-        // Weights behind a router have a part of the episodes.
-        let whole =
-            batches.iter().map(|(_, batch)| batch).max_by_key(|batch| batch.episodes() as u64 + batch.removed.all());
+        let played = experience.episodes();
+        let scored = played.iter().filter(|episode| episode.reward.is_some()).count() as u64;
         let mut report = IterationReport {
             iteration: experience.number + 1,
             reward,
-            parts: part_rewards(&experience.episodes()),
-            episodes: whole.map_or(0, |batch| batch.episodes() as u64),
-            removed: whole.map_or(0, |batch| batch.removed.all()),
+            parts: part_rewards(&played),
+            episodes: scored,
+            removed: played.len() as u64 - scored,
             revised: experience.played.values().flatten().filter(|episode| episode.revision() > 0).count() as u64,
             learned: Ok(()),
             layers: Vec::new(),

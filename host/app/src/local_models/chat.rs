@@ -115,17 +115,20 @@ impl Conversation {
             stop: Vec::new(),
             ..ModelRequest::default()
         };
-        let heard = Arc::new(Mutex::new(String::new()));
+        // What was shown so far. `None`: the turn is over, and the thread that computes may not have noticed yet.
+        let heard = Arc::new(Mutex::new(Some(String::new())));
         let hears = heard.clone();
         let hear = move |text: &str| {
-            hears.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-            stream(text);
+            if let Some(heard) = hears.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                heard.push_str(text);
+                stream(text);
+            }
         };
         let response = tokio::select! {
             response = self.model.say(&request, hear) => Some(response),
             () = interrupted => None,
         };
-        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         let response = match response {
             Some(Ok(response)) => response,
             Some(Err(error)) => {
