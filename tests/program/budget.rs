@@ -67,13 +67,22 @@ fn a_budget_is_divided_before_anything_is_played() {
     bench.refused(&few, &["--budget", "47", "48"]);
 }
 
+/// Everything of a command but its budget.
+fn without_budget(words: &[String]) -> Vec<&str> {
+    let at = words.iter().position(|word| word == "--budget").unwrap();
+    words[..at].iter().chain(&words[at + 2..]).map(String::as_str).collect()
+}
+
+/// The tokens of a run, from its timing.
+pub(crate) fn tokens(timing: &Value) -> u64 {
+    ["prompt_tokens", "completion_tokens"].map(|kind| timing["spent"][kind].as_u64().unwrap()).iter().sum()
+}
+
 #[test]
 fn a_budget_in_tokens_or_money_becomes_episodes() {
     let Some(bench) = Bench::new("a_budget_in_tokens") else { return };
     let words = house(&bench, 3, 300, "rules");
-    // Everything but the budget.
-    let at = words.iter().position(|word| word == "--budget").unwrap();
-    let words: Vec<&str> = words[..at].iter().chain(&words[at + 2..]).map(String::as_str).collect();
+    let words = without_budget(&words);
     fn joined<'a>(words: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
         [words, more].concat()
     }
@@ -85,8 +94,7 @@ fn a_budget_in_tokens_or_money_becomes_episodes() {
     play("7");
     bench.refused(&joined(&words, &["--budget-tokens", "200000"]), &unknown);
     let played = play("16");
-    let spent = &played["timing"]["spent"];
-    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    let tokens = tokens(&played["timing"]);
     let each = tokens as f64 / 16.0;
 
     // The amount pays for a hundred episodes, and not for one more.
@@ -128,12 +136,10 @@ fn a_budget_in_tokens_or_money_becomes_episodes() {
 fn training_ends_early_where_lessons_make_episodes_dearer_than_the_estimate() {
     let Some(bench) = Bench::new("training_ends_early") else { return };
     let words = house(&bench, 3, 300, "rules");
-    let at = words.iter().position(|word| word == "--budget").unwrap();
-    let words: Vec<&str> = words[..at].iter().chain(&words[at + 2..]).map(String::as_str).collect();
+    let words = without_budget(&words);
     let shop = format!("{}?house=3", bench.guest("env_shop"));
     let played = bench.json(&["run", &shop, "--episodes", "64", "--seed", "1"]);
-    let spent = &played["timing"]["spent"];
-    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    let tokens = tokens(&played["timing"]);
     // A little more than 300 episodes without lessons use.
     let amount = tokens * 301 / 64;
     let given = ["--budget-tokens", &amount.to_string()];

@@ -185,8 +185,7 @@ fn lessons_are_learned_with_a_budget_before_the_other_layers_take_their_turns() 
     assert_eq!(document["learn"]["evaluation"]["arms"].as_array().unwrap().len(), 7, "every set of layers");
     assert_eq!(document["config"]["work"]["iterations"], 5, "{document}");
     // Interrupted in a turn of lessons, and in one of the others.
-    let spent = &timing["spent"];
-    let tokens = spent["prompt_tokens"].as_u64().unwrap() + spent["completion_tokens"].as_u64().unwrap();
+    let tokens = budget::tokens(&timing);
     for share in [12, 3] {
         let other = routed.elsewhere();
         let limit = (tokens / share).to_string();

@@ -84,25 +84,23 @@ fn length(spec: &RunSpec) -> Key {
     }
 }
 
-/// Iterations of the layers that learn after lessons with a budget, in a shortened run.
-fn shortened_turns(spec: &RunSpec, halvings: u32) -> Option<(Key, u64)> {
-    let learn = spec.learn().filter(|learn| learn.layers.len() > 1 && length(spec) == Key::Budget)?;
-    Some((Key::Iterations, learn.iterations.checked_shr(halvings).unwrap_or(0).max(1)))
-}
-
-/// A share of the length of a run: at least one group, and whole groups.
-fn shortened(spec: &RunSpec, halvings: u32) -> (Key, u64) {
+/// The options of a run of a share of the length: at least one group, and whole groups. The first is the one that [`length`] names; where other
+/// layers learn after lessons with a budget, their iterations are shortened, too.
+fn shortened(spec: &RunSpec, halvings: u32) -> Vec<(Key, u64)> {
     let share = |whole: u64| whole.checked_shr(halvings).unwrap_or(0).max(1);
-    let key = length(spec);
-    let value = match key {
+    let iterations = || (Key::Iterations, share(spec.learn().map_or(0, |learn| learn.iterations)));
+    match length(spec) {
         Key::Episodes => {
             let group = u64::from(spec.play.group.max(1));
-            share(spec.play.episodes).div_ceil(group) * group
+            vec![(Key::Episodes, share(spec.play.episodes).div_ceil(group) * group)]
         }
-        Key::Budget => share(spec.harness().and_then(|harness| harness.budget).unwrap_or(0)),
-        _ => share(spec.learn().map_or(0, |learn| learn.iterations)),
-    };
-    (key, value)
+        Key::Budget => {
+            let budget = share(spec.harness().and_then(|harness| harness.budget).unwrap_or(0));
+            let has_others = spec.learn().is_some_and(|learn| learn.layers.len() > 1);
+            std::iter::once((Key::Budget, budget)).chain(has_others.then(iterations)).collect()
+        }
+        _ => vec![iterations()],
+    }
 }
 
 /// The number of runs of every round: all, then the better half, until one is left.
@@ -133,8 +131,8 @@ impl Sweep<'_> {
         if halvings == 0 {
             return Ok(spec);
         }
-        let (key, value) = shortened(&spec, halvings);
-        if key == Key::Budget && value < FEWEST {
+        let shortened = shortened(&spec, halvings);
+        if shortened.iter().any(|(key, value)| *key == Key::Budget && *value < FEWEST) {
             let whole = spec.harness().and_then(|harness| harness.budget).unwrap_or(0);
             let why = format!(
                 "round {} of the halving divides the budget of {whole} episodes by {}; the smallest budget is {FEWEST}",
@@ -144,10 +142,9 @@ impl Sweep<'_> {
             return Err(AppError::from(RequestError::Other(why)).of_option(Key::Budget));
         }
         let mut patch = point.patch.clone();
-        if let Some((key, value)) = shortened_turns(&spec, halvings) {
+        for (key, value) in shortened {
             patch.set(key, Value::Whole(value), Source::Flag);
         }
-        patch.set(key, Value::Whole(value), Source::Flag);
         Ok(resolve(patch)?)
     }
 
@@ -342,6 +339,32 @@ mod tests {
         assert_eq!(sizes(5, SweepMethod::Halving), [5, 3, 2, 1]);
         assert_eq!(sizes(1, SweepMethod::Halving), [1]);
         assert_eq!(sizes(8, SweepMethod::Grid), [8]);
+    }
+
+    #[test]
+    fn a_short_run_has_a_share_of_what_says_how_long_it_is() {
+        let check = |layers: &[&str], set: &[(Key, u64)], expect: &[(Key, u64)]| {
+            let mut patch = RunSpecPatch::new();
+            patch.set(Key::Plugin, Value::Text("p.wasm".to_owned()), Source::Flag);
+            patch.set(Key::Rewards, Value::Texts(vec!["r.wasm".to_owned()]), Source::Flag);
+            if layers.contains(&"harness") {
+                patch.set(Key::Reflectors, Value::Texts(vec!["reflector.wasm".to_owned()]), Source::Flag);
+            }
+            if layers.contains(&"weights") {
+                patch.set(Key::Model, Value::Text("tiny".to_owned()), Source::Flag);
+            }
+            set.iter().for_each(|(key, value)| patch.set(*key, Value::Whole(*value), Source::Flag));
+            let verb = if layers.is_empty() { Verb::Play } else { Verb::Learn };
+            patch.set_layers(layers.iter().map(|layer| (*layer).to_owned()).collect(), Source::Flag);
+            assert_eq!(shortened(&patch.resolve(verb).unwrap(), 2), expect, "{layers:?} {set:?}");
+        };
+        check(&[], &[(Key::Episodes, 40), (Key::Group, 4)], &[(Key::Episodes, 12)]);
+        check(&["harness"], &[(Key::Budget, 400)], &[(Key::Budget, 100)]);
+        check(&["harness"], &[(Key::Iterations, 40)], &[(Key::Iterations, 10)]);
+        check(&["weights"], &[(Key::Iterations, 40)], &[(Key::Iterations, 10)]);
+        // Lessons with a budget, then weights.
+        let both = [(Key::Budget, 400), (Key::Iterations, 40)];
+        check(&["harness", "weights"], &both, &[(Key::Budget, 100), (Key::Iterations, 10)]);
     }
 
     #[test]

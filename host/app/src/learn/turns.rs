@@ -59,6 +59,27 @@ pub fn iterations(spec: &RunSpec) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_run_config::{Key, RunSpecPatch, Source, Value, Verb};
+
+    #[test]
+    fn the_iterations_of_weights_are_known_before_an_allowance_is_converted() {
+        let mut patch = RunSpecPatch::new();
+        let mut set = |key, value| patch.set(key, value, Source::Flag);
+        set(Key::Plugin, Value::Text("p.wasm".to_owned()));
+        set(Key::Model, Value::Text("tiny".to_owned()));
+        set(Key::Rewards, Value::Texts(vec!["r.wasm".to_owned()]));
+        set(Key::Reflectors, Value::Texts(vec!["reflector.wasm".to_owned()]));
+        set(Key::Iterations, Value::Whole(80));
+        set(Key::BudgetTokens, Value::Whole(100_000));
+        patch.set_layers(vec!["harness".to_owned(), "weights".to_owned()], Source::Flag);
+        let mut spec = patch.resolve(Verb::Learn).unwrap();
+        let of_weights = |spec: &RunSpec| schedule(spec).iterations_of(Layer::Weights.name(), iterations(spec));
+        assert_eq!((of_weights(&spec), iterations(&spec)), (80, 80), "the schedule of the learning rate depends on it");
+        if let Some(harness) = spec.harness_mut() {
+            harness.budget = Some(300);
+        }
+        assert_eq!((of_weights(&spec), iterations(&spec)), (80, 86), "six batches of lessons come first");
+    }
 
     #[test]
     fn the_other_layers_share_all_iterations() {

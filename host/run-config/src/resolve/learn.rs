@@ -92,7 +92,7 @@ impl Resolver<'_> {
         }
         let budget = match allowance {
             Some(_) => None,
-            None => budget.or_else(|| self.usual_budget(!reflectors.is_empty() && evolve.is_none())),
+            None => budget.or_else(|| self.usual_budget()),
         };
         HarnessSpec {
             reflectors,
@@ -125,7 +125,8 @@ impl Resolver<'_> {
 
     /// The default budget. `None` if all layers learn from the same episodes, or if an option is set that measures every lesson alone or that
     /// excludes a budget. With a budget lessons are judged together, which takes a hundredth of the episodes.
-    fn usual_budget(&self, proposes_lessons: bool) -> Option<u64> {
+    fn usual_budget(&self) -> Option<u64> {
+        let proposes_lessons = !self.texts(Key::Reflectors).is_empty() && self.whole_or(Key::Evolve, 0) == 0;
         let schedule = self.schedule();
         let measures = divided(schedule).iter().chain(&[Key::TrialSlots, Key::From]).any(|key| self.has(*key));
         let is_apart = schedule == ScheduleKind::Turns || self.layers == [Layer::Harness];
@@ -135,9 +136,8 @@ impl Resolver<'_> {
     /// Whether lessons are learned with a budget before the other layers learn.
     pub(super) fn sets_lessons_apart(&self) -> bool {
         let has_budget = [Key::Budget, Key::BudgetTokens, Key::BudgetMoney].into_iter().any(|key| self.has(key));
-        let proposes = !self.texts(Key::Reflectors).is_empty() && self.whole_or(Key::Evolve, 0) == 0;
         let is_apart = self.schedule() == ScheduleKind::Turns && self.layers.len() > 1;
-        is_apart && (has_budget || self.usual_budget(proposes).is_some())
+        is_apart && (has_budget || self.usual_budget().is_some())
     }
 
     /// The option that gives the run a budget.

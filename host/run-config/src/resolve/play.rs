@@ -54,7 +54,8 @@ impl Resolver<'_> {
         small(self.whole(Key::Concurrency).unwrap_or(usual))
     }
 
-    /// Whether the run plays episodes with a policy that answers equal requests alike. Then two members of a group show what a lesson on trial does, and more of them show little else.
+    /// Whether the run plays episodes with a policy that answers equal requests alike. Then two members of a group show what a lesson on trial
+    /// does, and further ones add little.
     fn is_deterministic(&self) -> bool {
         let policy = self.text_or(Key::Policy, 0);
         let is_fixed = !self.has(Key::Model) && (policy == "follower" || policy.starts_with("script:"));
