@@ -374,14 +374,15 @@ impl<'a> LearningLoop<'a> {
             }
         }
         let (mut report, outcomes) = self.step(batches, &experience, reward).await?;
-        let (mut versions, mut ends_turn) = (Vec::new(), false);
+        let (mut versions, mut ends_turn) = (Vec::new(), !active.is_empty());
         for (place, outcome) in active.into_iter().zip(outcomes) {
             let policy = self.serving(Some(place));
             if let Some(stage) = self.stages.get_mut(place) {
                 let after = stage.after_step(outcome, &experience, &context!(self, policy)).await?;
                 report.layers.push(after.report);
                 versions.extend(after.versions);
-                ends_turn |= after.ends_turn;
+                // Only if none of the layers that learn needs more of it.
+                ends_turn &= after.ends_turn;
             }
         }
         self.state.iteration = number + 1;

@@ -64,7 +64,7 @@ pub struct AfterStep {
     pub report: LayerIteration,
     /// New playbook versions.
     pub versions: Vec<PlaybookVersion>,
-    /// Whether the layer needs no further iteration of its turn; without turns, of the run.
+    /// Whether the layer needs no further iteration of its turn; without turns, of the run. It ends if no layer that learns in it needs more.
     pub ends_turn: bool,
 }
 

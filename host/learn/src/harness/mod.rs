@@ -250,7 +250,7 @@ impl Harness {
             apart: record.apart.clone(),
             needed_before: record.needed_before.clone(),
         };
-        // An entry that was written for a merger is nothing without it: the next run would try it beside its parts.
+        // An entry that was written for a merger has no use without it: the next run would try it beside its parts.
         let merging = self.merging();
         let is_kept = |record: &&Record| record.entry.status != Status::Queued || !merging.contains(&record.entry.id);
         Memory(self.in_order().into_iter().filter(is_kept).map(remembered).collect())

@@ -7,6 +7,7 @@ use clawhost_core::Episode;
 use clawhost_learn::policy::{Difficulty, REFILLS};
 use clawhost_play::Tasks;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Selects training tasks by their recent results.
@@ -41,8 +42,8 @@ impl Curriculum {
     }
 
     /// The members of a group that count.
-    fn own(&self, group: &[Arc<Episode>]) -> Vec<Arc<Episode>> {
-        self.model.as_ref().map_or_else(|| group.to_vec(), |model| played_by(model, group))
+    fn own<'a>(&self, group: &'a [Arc<Episode>]) -> Cow<'a, [Arc<Episode>]> {
+        self.model.as_ref().map_or(Cow::Borrowed(group), |model| Cow::Owned(played_by(model, group)))
     }
 
     /// Whether the weights learn something from a group: its rewards differ.
