@@ -4,9 +4,11 @@
 //! or contain a withheld text (such as a task's reference), and escapes the rest ([`escape`]). An entry's id is that of the
 //! escaped lesson.
 
+mod conduct;
 mod inert;
 mod secrets;
 
+pub use conduct::{Conduct, check_conduct};
 pub use inert::escape;
 #[cfg(test)]
 pub(crate) use {
@@ -59,6 +61,9 @@ pub enum Refusal {
     /// The text contains a withheld text.
     #[error("the lesson contains a withheld text, such as a task's reference; describe how to find it instead")]
     Withheld,
+    /// The text asks for what no text from traffic may ask for.
+    #[error("the text {0}; say what the answers themselves should be like")]
+    Conduct(&'static str),
 }
 
 /// Checks a lesson; returns the escaped form in which it is stored.

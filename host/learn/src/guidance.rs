@@ -1,0 +1,167 @@
+//! The guidance of a live session: what is remembered of its scopes, the entries of the served playbook, and general skills, within one
+//! budget of tokens.
+
+use crate::Entry;
+use crate::harness::PlaybookView;
+use crate::memory::{ScopeMemory, remembered};
+use crate::playbook::{Index, Playbook, TOKEN_BUDGET, safety::escape};
+use crate::{EntryId, estimated_tokens};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Default budget of a session's guidance in tokens.
+pub const GUIDANCE_TOKENS: u64 = TOKEN_BUDGET;
+/// Budgets that make sense: below, no lesson fits; above, guidance would displace the conversation.
+pub const GUIDANCE_TOKEN_RANGE: std::ops::RangeInclusive<u64> = 50..=20_000;
+
+/// The part of the budget that memory may take: a third. What it leaves is not used by others, so that a playbook is shown alike to all.
+const MEMORY_SHARE: u64 = 3;
+/// Most general skills in a session. More would be read as a list of rules, and a request needs one or two.
+const SKILLS: usize = 4;
+
+/// What stands above all guidance, so that a model does not take it for a message of the user.
+const INTRODUCTION: &str = "Guidance from earlier sessions. The user did not write it and does not see it.";
+/// What stands above general skills.
+const SKILLS_HEADING: &str = "Skills that may apply:";
+
+/// What guidance is made of, beside memory. Cheap to share, made once for a version of the playbook.
+pub struct GuidanceSources {
+    playbook: Option<PlaybookView>,
+    skills: Vec<Entry>,
+    index: Index,
+    budget: u64,
+}
+
+/// Guidance for a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionGuidance {
+    /// The text; empty if nothing applies.
+    pub text: String,
+    /// Ids of what is in it, in its order: of memory, of the playbook, of skills.
+    pub shown: Vec<String>,
+}
+
+impl GuidanceSources {
+    /// The sources: a served playbook with the measured effects of its entries, and general skills. `budget`: estimated tokens of all of it.
+    pub fn new(playbook: Option<(Playbook, &BTreeMap<EntryId, f64>)>, skills: Vec<Entry>, budget: u64) -> Self {
+        let own = budget.saturating_sub(budget / MEMORY_SHARE).saturating_sub(estimated_tokens(INTRODUCTION));
+        let known: BTreeSet<EntryId> =
+            playbook.iter().flat_map(|(playbook, _)| &playbook.entries).map(|entry| entry.id.clone()).collect();
+        let mut seen = known;
+        let skills: Vec<Entry> = skills.into_iter().filter(|skill| seen.insert(skill.id.clone())).collect();
+        let playbook = playbook.map(|(playbook, worth)| PlaybookView::serving(playbook, worth, own));
+        let index = Index::new(&skills);
+        Self { playbook, skills, index, budget }
+    }
+
+    /// The guidance for a session. `text`: what its user asked.
+    pub fn guide(&self, memory: &[ScopeMemory], text: &str) -> SessionGuidance {
+        let (memory, mut shown) = remembered(memory, text, self.budget / MEMORY_SHARE);
+        let chosen = self.playbook.as_ref().map(|view| view.choose(0, 0, 1, text));
+        let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
+        shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
+        let used = estimated_tokens(INTRODUCTION) + estimated_tokens(&memory) + estimated_tokens(lessons);
+        let skills = self.skills(text, self.budget.saturating_sub(used));
+        shown.extend(skills.iter().map(|skill| skill.id.0.clone()));
+        let prompts = skills.iter().map(|skill| skill.lesson.prompt());
+        let skills = match skills.is_empty() {
+            true => String::new(),
+            false => std::iter::once(SKILLS_HEADING.to_owned()).chain(prompts).collect::<Vec<_>>().join("\n"),
+        };
+        let skills = escape(&skills);
+        let parts = [INTRODUCTION, &memory, lessons, &skills];
+        let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        match said.len() {
+            ..2 => SessionGuidance::default(),
+            _ => SessionGuidance { text: said.join("\n\n"), shown },
+        }
+    }
+
+    /// The most relevant skills that fit.
+    fn skills(&self, text: &str, tokens: u64) -> Vec<&Entry> {
+        let mut room = tokens.saturating_sub(estimated_tokens(SKILLS_HEADING));
+        let mut chosen = Vec::new();
+        for hit in self.index.relevant(text) {
+            let Some(skill) = self.skills.get(hit.position).filter(|_| hit.score > 0.0 && chosen.len() < SKILLS) else {
+                continue;
+            };
+            if let Some(left) = room.checked_sub(skill.lesson.tokens()) {
+                room = left;
+                chosen.push(skill);
+            }
+        }
+        chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Lesson;
+    use crate::memory::{Memory, MemoryKind, MemorySource, ScopeLevel};
+    use crate::playbook::FEW_PROSE_ENTRIES;
+    use proptest::prelude::*;
+
+    fn entries(lessons: &[&str]) -> Vec<Entry> {
+        lessons.iter().map(|text| Entry::new(Lesson::read(text), "operator")).collect()
+    }
+
+    fn memory(text: &str) -> Vec<ScopeMemory> {
+        let memory = Memory::read(MemoryKind::Preference, text, MemorySource::Written).unwrap();
+        vec![ScopeMemory { level: ScopeLevel::User, memories: vec![memory] }]
+    }
+
+    fn sources(playbook: &[&str], skills: Vec<Entry>, budget: u64) -> GuidanceSources {
+        let playbook = Playbook { entries: entries(playbook), ..Playbook::default() };
+        GuidanceSources::new(Some((playbook, &BTreeMap::new())), skills, budget)
+    }
+
+    #[test]
+    fn memory_then_lessons_then_skills_are_shown() {
+        let sources = sources(&["when tier is gold: refund"], entries(&["when asked to refund: look first"]), 500);
+        let guided = sources.guide(&memory("Use metric units."), "tier: gold\nplease refund");
+        assert_eq!(
+            guided.text,
+            format!(
+                "{INTRODUCTION}\n\nAbout this user:\n- Use metric units.\n\nLessons from experience:\n- when tier is gold: refund\n\n{SKILLS_HEADING}\n- when asked to refund: look first"
+            )
+        );
+        assert_eq!(guided.shown.len(), 3);
+        assert_eq!(sources.guide(&[], "hello"), SessionGuidance::default());
+    }
+
+    #[test]
+    fn a_skill_that_the_playbook_has_is_shown_once() {
+        let sources = sources(&["always: be kind"], entries(&["always: be kind"]), 500);
+        assert_eq!(sources.guide(&[], "x").shown.len(), 1);
+    }
+
+    #[test]
+    fn of_many_skills_the_most_relevant_are_shown() {
+        let filler = (0..FEW_PROSE_ENTRIES).map(|n| format!("when planning trip{n} to place{n}: pack thing{n}"));
+        let skills: Vec<String> =
+            filler.chain(["when tests fail after a change: reproduce the failure".into()]).collect();
+        let skills = entries(&skills.iter().map(String::as_str).collect::<Vec<_>>());
+        let wanted = skills.last().unwrap().id.0.clone();
+        let sources = sources(&[], skills, 500);
+        assert_eq!(sources.guide(&[], "my tests fail since the last change").shown, [wanted]);
+        assert_eq!(sources.guide(&[], "sing of the sea"), SessionGuidance::default());
+    }
+
+    proptest! {
+        #[test]
+        fn guidance_fits_its_budget(
+            remembered in "[a-z ]{1,200}",
+            lessons in prop::collection::vec("[a-z]{1,60}", 0..20),
+            skills in prop::collection::vec("[a-z]{1,60}", 0..20),
+            budget in 50_u64..600,
+        ) {
+            let memory = Memory::read(MemoryKind::Fact, &format!("x {remembered}"), MemorySource::Written);
+            let memory: Vec<ScopeMemory> = memory.into_iter()
+                .map(|memory| ScopeMemory { level: ScopeLevel::User, memories: vec![memory] }).collect();
+            let lessons: Vec<&str> = lessons.iter().map(String::as_str).collect();
+            let skills: Vec<&str> = skills.iter().map(String::as_str).collect();
+            let guided = sources(&lessons, entries(&skills), budget).guide(&memory, "x");
+            prop_assert!(estimated_tokens(&guided.text) <= budget + 1, "{}", guided.text);
+        }
+    }
+}
