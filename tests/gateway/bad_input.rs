@@ -128,6 +128,8 @@ async fn a_gateway_is_not_opened_to_other_machines_without_a_key() {
             models,
             keys: clawhost_gateway::ClientKeys::default(),
             admin: None,
+            guide: None,
+            memory: None,
             guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
             judge: None,
             new_run: Box::new(|_| clawhost_core::RunId("run-1".into())),

@@ -17,6 +17,8 @@ mod conversations;
 mod dialects;
 mod events;
 mod fallback;
+mod feedback;
+mod guidance;
 mod hostile;
 mod ingest;
 mod judge;
@@ -37,7 +39,8 @@ mod traces;
 
 use clawhost_core::{Clock, Digest, Episode, EpisodeFilter, EpisodeProgress, KnownSecrets, RunId, Secret, StoreReader};
 use clawhost_gateway::{
-    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, Guidance, ModelSource, Running, ServedModel, settle,
+    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, Guidance, Guide, ModelSource, Running, ServedModel,
+    settle,
 };
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
@@ -90,6 +93,8 @@ pub(crate) struct Bench {
     folder: tempfile::TempDir,
     /// The rewards of its next start.
     pub(crate) judge: Option<clawhost_gateway::EpisodeJudge>,
+    /// What guides sessions from its next start on.
+    pub(crate) guide: Option<Arc<dyn Guide>>,
     /// The keys of its next start.
     pub(crate) keys: ClientKeys,
     pub(crate) clock: Arc<TestClock>,
@@ -103,7 +108,8 @@ fn store(folder: &Path) -> CaptureStore {
     CaptureStore {
         episodes: store.clone(),
         live: store.clone(),
-        pool: store,
+        pool: store.clone(),
+        feedback: store,
         reader: Box::new(move || Ok(Box::new(Reader::open(&folder)?) as Box<dyn StoreReader>)),
     }
 }
@@ -163,7 +169,14 @@ impl Bench {
 
     fn idle(folder: tempfile::TempDir) -> Self {
         let keys = ClientKeys::default();
-        Self { folder, judge: None, keys, clock: TestClock::new(), running: None, address: String::new() }
+        Self { folder, judge: None, guide: None, keys, clock: TestClock::new(), running: None, address: String::new() }
+    }
+
+    /// A gateway that guides sessions.
+    pub(crate) async fn guided(models: Vec<ServedModel>, guide: Arc<dyn Guide>) -> Self {
+        let mut bench = Self { guide: Some(guide), ..Self::idle(tempfile::tempdir().unwrap()) };
+        bench.start(models, KnownSecrets::default(), |_| {}).await;
+        bench
     }
 
     /// A gateway whose clients have keys.
@@ -205,6 +218,8 @@ impl Bench {
             models,
             keys: self.keys.clone(),
             admin: Some(Digest::of(ADMIN.as_bytes())),
+            guide: self.guide.clone(),
+            memory: None,
             guidance: Box::new(|| Ok(Guidance { prompt: "Be kind.".into(), version: 3, ..Guidance::default() })),
             judge: self.judge.clone(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const RUN: &str = "run-live";
 
 fn session(number: u64) -> LiveSession {
-    LiveSession { session: format!("session-{number}"), agent: "helpdesk".into(), alias: "fast".into() }
+    LiveSession::new(format!("session-{number}"), "helpdesk", "fast")
 }
 
 /// An agent that was asked for a sum, and a model that answered it.
@@ -83,6 +83,9 @@ pub(crate) fn with_live_episodes(bench: &Bench) {
             document: "{}".into(),
             pooled: None,
             routed: None,
+            owner: String::new(),
+            answer_id: None,
+            is_main: true,
         };
         store.record_exchanges(ExchangeBatch { exchanges: vec![row], ..Default::default() }).await.unwrap();
     });

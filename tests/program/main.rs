@@ -49,6 +49,7 @@ mod judged_turns;
 mod learn;
 mod live;
 mod local_weights;
+mod memory;
 mod mixtures;
 mod models;
 mod operate;

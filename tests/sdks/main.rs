@@ -101,6 +101,20 @@ fn python_sdks_work_with_upstreams_of_both_dialects() {
 }
 
 #[test]
+fn a_correction_through_the_python_sdk_changes_the_next_session_of_its_user_alone() {
+    let Some(folder) = installed("a_correction_through_the_python_sdk", "sdks", "python") else { return };
+    let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+    let upstream = Upstream::start("openai");
+    let served = Served::start_with(&bench, &["--upstream", &upstream.spec, "--mode", "skills"]);
+    let mut client = Command::new(folder.join("bin/python"));
+    client.arg(script("corrections.py")).args([&served.address, "m"]);
+    let output = client.stdin(Stdio::null()).output().unwrap();
+    let said = bench::stdout(&output) + &bench::stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 11, "{said}");
+}
+
+#[test]
 fn the_python_sdk_scores_texts_with_a_local_model() {
     let Some(folder) = installed("the_python_sdk_scores", "sdks", "python") else { return };
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };

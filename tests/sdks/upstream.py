@@ -5,12 +5,14 @@ result of a call with `it is RESULT`. Streams event by event. The dialect `opena
 """
 
 import http.server
+import itertools
 import json
 import re
 import sys
 import threading
 
 DIALECT = sys.argv[1]
+NUMBERS = itertools.count(1)
 
 
 def last_item(body):
@@ -71,6 +73,9 @@ def decide(body):
         return f"it is {text}", []
     if text == "use weather":
         return "", [("call_1", "weather", {"city": "Oslo"})]
+    if text == "show system":
+        system = [message["content"] for message in body.get("messages", []) if message["role"] == "system"]
+        return (system or [body.get("system") or body.get("instructions") or "nothing"])[0], []
     return text.removeprefix("say "), []
 
 
@@ -83,7 +88,8 @@ def openai_body(text, calls):
         ]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
-    return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "up", "choices": [choice], "usage": usage}
+    id = f"chatcmpl-{next(NUMBERS)}"
+    return {"id": id, "object": "chat.completion", "created": 1, "model": "up", "choices": [choice], "usage": usage}
 
 
 def openai_events(text, calls, usage):

@@ -73,7 +73,7 @@ async fn live_episodes_are_newest_first_on_request_and_counted_whatever_the_limi
     let store = filled(folder.path(), "run-a", 3).await;
     let live = RunRecord { kind: RunKind::Live, ..run("run-live") };
     store.begin_run(&live).await.unwrap();
-    let session = LiveSession { session: "s".into(), agent: "a".into(), alias: "m".into() };
+    let session = LiveSession::new("s", "a", "m");
     let all = [(0, 30), (1, 10), (2, 30)].map(|(index, created_at)| {
         let origin = EpisodeOrigin::live(session.clone());
         recorded_as(Episode { origin, verdicts: Vec::new(), created_at, ..episode("run-live", index) })

@@ -356,7 +356,7 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
     let store = opened(folder.path());
     let live = RunRecord { kind: RunKind::Live, environment: "assistant".into(), planned: 0, ..run("run-live") };
     store.begin_run(&live).await.unwrap();
-    let session = LiveSession { session: "s-1".into(), agent: "assistant".into(), alias: "fast".into() };
+    let session = LiveSession::new("s-1", "assistant", "fast");
     let open = OpenEpisode {
         run: RunId("run-live".into()),
         id: EpisodeId("ep-0000".into()),
@@ -372,6 +372,9 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
         document: format!("{{\"position\":{position}}}"),
         pooled: None,
         routed: None,
+        owner: String::new(),
+        answer_id: None,
+        is_main: true,
     };
     let place = SpoolPlace { segment: 1, offset: 70 };
     let first = vec![exchange(0, ExchangeOutcome::Complete), exchange(1, ExchangeOutcome::Incomplete)];

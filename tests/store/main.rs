@@ -16,6 +16,7 @@ mod episodes;
 mod learning;
 mod leases;
 mod ledger;
+mod memory;
 mod opening;
 mod records;
 mod retention;

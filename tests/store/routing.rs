@@ -12,7 +12,7 @@ use std::path::Path;
 const RUN: &str = "run-live";
 
 fn session() -> LiveSession {
-    LiveSession { session: "s".into(), agent: "a".into(), alias: "m".into() }
+    LiveSession::new("s", "a", "m")
 }
 
 /// An exchange of the session with this index. `decision`: it brings one.
@@ -27,6 +27,9 @@ fn exchange(index: u64, position: u32, decision: Option<&str>, tokens: [u64; 2])
         document: "{}".into(),
         pooled: None,
         routed: Some(RoutedExchange { router: "main".into(), decision, has_failed: false, tokens }),
+        owner: String::new(),
+        answer_id: None,
+        is_main: true,
     }
 }
 

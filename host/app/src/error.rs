@@ -1,6 +1,7 @@
 //! The error of every operation: one type for all front ends, with a code, a kind and structured hints.
 
 use crate::RequestError;
+use crate::live::MemoryError;
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_gateway::GatewayError;
@@ -42,6 +43,9 @@ pub enum AppError {
     /// The request is invalid here.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// Something cannot be remembered or forgotten.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The specification of a run has problems.
     #[error(transparent)]
     Spec(#[from] Problems),
@@ -128,7 +132,9 @@ impl AppError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Option(wrong) => wrong.error.kind(),
-            Self::Request(_) | Self::Spec(_) | Self::Provider(_) | Self::Device(_) => ErrorKind::Usage,
+            Self::Request(_) | Self::Memory(_) | Self::Spec(_) | Self::Provider(_) | Self::Device(_) => {
+                ErrorKind::Usage
+            }
             Self::Engine(EngineError::Options { .. }) => ErrorKind::Usage,
             Self::Engine(EngineError::Compiler(_) | EngineError::SetUp(_)) => ErrorKind::Other,
             Self::Engine(_) => ErrorKind::Plugin,
@@ -162,6 +168,7 @@ impl AppError {
         match self {
             Self::Option(wrong) => wrong.error.code(),
             Self::Request(error) => error.code(),
+            Self::Memory(_) => "memory",
             Self::Spec(_) => "specification",
             Self::Document { .. } => "stored_specification",
             Self::Engine(error) => error.code(),
@@ -185,6 +192,8 @@ impl AppError {
                 wrong.error.hints().into_iter().map(|hint| hint.of_option(wrong.key.name())).collect()
             }
             Self::Request(error) => error.hints(),
+            Self::Memory(MemoryError::Unknown { .. }) => vec![Hint::command("memory list SCOPE", "shows what it has")],
+            Self::Memory(_) => Vec::new(),
             Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
             Self::Gateway(error) => error.hints(),

@@ -1,6 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
+use crate::live::{LiveMode, SkillsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
@@ -35,6 +36,9 @@ pub struct GatewayFile {
     /// What it writes about its requests.
     #[serde(default)]
     pub log: LogSection,
+    /// What its guidance is made of.
+    #[serde(default)]
+    pub skills: SkillsSection,
     /// What is redacted in records.
     #[serde(default)]
     pub redaction: RedactionSection,
@@ -60,8 +64,9 @@ pub struct GatewaySection {
     /// What is recorded of clients without a key.
     #[serde(default)]
     pub record: RecordPolicy,
-    /// The playbook that `GET /state` shows to programs that put it into their own prompts.
-    pub playbook: Option<String>,
+    /// How much it does beside recording.
+    #[serde(default)]
+    pub mode: LiveMode,
 }
 
 /// The certificate of a gateway.
@@ -196,6 +201,7 @@ impl GatewayFile {
             format!("line {line}: {}{}", error.message(), did_you_mean(error.message()))
         })?;
         file.redaction.checked()?;
+        file.skills.check()?;
         if file.retention.days == Some(0) {
             return Err("retention.days: must be at least 1".to_owned());
         }
@@ -209,14 +215,12 @@ impl GatewayFile {
     /// certificate were given beside the file.
     pub(crate) fn needs_restart(&self, started: &Self, (listens, has_tls): (bool, bool)) -> Vec<String> {
         let listen = !listens && self.gateway.listen != started.gateway.listen;
-        let playbook = self.gateway.playbook != started.gateway.playbook;
         let tls = !has_tls && self.tls.is_some() != started.tls.is_some();
         let log = self.log != started.log;
         let redaction = self.redaction != started.redaction;
         let retention = self.retention != started.retention;
         let keys = [
             ("gateway.listen", listen),
-            ("gateway.playbook", playbook),
             ("tls", tls),
             ("log", log),
             ("redaction", redaction),
@@ -362,7 +366,7 @@ mod tests {
             assert_eq!(waiting, expect, "{text}");
         };
         check("[gateway]\nrecord = \"off\"\nhosts = [\"a.example\"]\nsession_idle_seconds = 5", &[]);
-        check("[gateway]\nlisten = \"127.0.0.1:1\"\nplaybook = \"p\"", &["gateway.listen", "gateway.playbook"]);
+        check("[gateway]\nlisten = \"127.0.0.1:1\"\nmode = \"skills\"", &["gateway.listen"]);
         check("[tls]\ncertificate = \"c\"\nkey = \"k\"", &["tls"]);
         check("[log]\naccess = true", &["log"]);
         check("[redaction]\nemails = true", &["redaction"]);

@@ -41,6 +41,8 @@ pub struct NewKey {
     pub usd_micros_per_day: Option<u64>,
     /// Days after which its episodes and responses are removed.
     pub keep_days: Option<u32>,
+    /// The team whose memory its sessions see.
+    pub team: Option<String>,
 }
 
 /// The keys of a data folder.
@@ -68,7 +70,8 @@ pub fn used_by_keys(folder: &Path) -> Result<BTreeMap<String, Usage>, AppError> 
 /// # Errors
 /// The name is taken or cannot be one, or the file cannot be written.
 pub fn add_client_key(folder: &Path, new: NewKey) -> Result<String, AppError> {
-    let NewKey { name, no_train, no_record, requests_per_minute, tokens_per_day, usd_micros_per_day, keep_days } = new;
+    let NewKey { name, no_train, no_record, requests_per_minute, tokens_per_day, usd_micros_per_day, keep_days, team } =
+        new;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > NAME_BYTES || !name.chars().all(is_plain) {
         return Err(RequestError::KeyName { name, most: NAME_BYTES }.into());
@@ -84,7 +87,7 @@ pub fn add_client_key(folder: &Path, new: NewKey) -> Result<String, AppError> {
     let created_at = SystemClock::default().now_ms();
     let unlimited = ClientKey::new(name, digest, created_at);
     let limited = ClientKey { no_train, no_record, requests_per_minute, tokens_per_day, ..unlimited };
-    keys.push(ClientKey { usd_micros_per_day, keep_days, ..limited });
+    keys.push(ClientKey { usd_micros_per_day, keep_days, team, ..limited });
     small_files::write(folder, FILE, &Document { format: FORMAT, keys })?;
     Ok(key)
 }

@@ -36,6 +36,7 @@ mod inspect;
 mod judge;
 mod keys;
 pub mod learn;
+mod live;
 pub mod local_models;
 mod masked;
 mod mixing;
@@ -80,8 +81,10 @@ pub use background::{
 pub use clawhost_child::ChildProgram;
 pub use clawhost_engine::denied_alias;
 pub use clawhost_gateway::{
-    ACCESS_LOG, ClientKey, GatewayStats, RecordPolicy, SessionEvent, dollars, return_freed_memory, usd_micros,
+    ACCESS_LOG, ClientKey, GatewayStats, MemoryItem, NewMemory, RecordPolicy, SessionEvent, dollars,
+    return_freed_memory, usd_micros,
 };
+pub use clawhost_learn::memory::{InvalidScope, MemoryKind, Scope};
 pub use clawhost_model::tokens::TextHost;
 pub use collect::{
     COLLECT_CONCURRENCY, COLLECT_MEMBERS, COLLECT_TIME, CollectReport, CollectRequest, Collected, GATEWAY_KEY_VARIABLE,
@@ -109,6 +112,10 @@ pub use host::HostSettings;
 pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, learning_iterations, rehearse};
+pub use live::{
+    LiveMode, MemoryError, MemoryScope, NoLiveMode, SkillsSection, export_memory, forget_memory, import_memory,
+    list_memory, memory_scopes, remember,
+};
 pub use mixing::MixtureError;
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,

@@ -5,6 +5,7 @@ use crate::data::Expiry;
 use crate::events::Silent;
 use crate::gateway_file::{GATEWAY_FILE, GatewayFile, TlsSection};
 use crate::keys::{FILE as KEYS_FILE, client_keys};
+use crate::live::LiveGuide;
 use crate::routers::{RouterPluginSource, RouterPlugins, Settling, component_of, router_name, routers_folder};
 use crate::served_models::ServedModels;
 use crate::tls::identity;
@@ -148,6 +149,47 @@ struct Taken {
     aliases: Aliases,
 }
 
+/// The guidance of sessions, which a new version of the playbook and changed skills change.
+pub(crate) struct WatchedGuide {
+    guide: Arc<LiveGuide>,
+    /// The configuration that it was made for.
+    file: GatewayFile,
+    /// What was reported last, so that it is reported once.
+    problem: Option<String>,
+}
+
+impl WatchedGuide {
+    /// Guidance as it is now.
+    pub(crate) fn new(guide: Arc<LiveGuide>, file: GatewayFile) -> Self {
+        Self { guide, file, problem: None }
+    }
+
+    /// Takes over what has changed. What cannot be read is reported once, and leaves the guidance as it is.
+    async fn look(&mut self, folder: &Path, request: &ServeRequest, reads_file: bool) {
+        if reads_file && let Ok(file) = GatewayFile::of(folder) {
+            self.file = file;
+        }
+        let (mode, section) = request.live(&self.file);
+        let guide = self.guide.clone();
+        // Reading skills would hold up the answers of others.
+        let looked = tokio::task::spawn_blocking(move || guide.refresh(mode, &section)).await;
+        let problem = match looked {
+            Ok(Ok(changed)) => {
+                if changed {
+                    tracing::info!("new sessions get the guidance as it is now");
+                }
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = problem.as_ref().filter(|_| problem != self.problem) {
+            tracing::error!("the guidance of sessions was not changed: {why}");
+        }
+        self.problem = problem;
+    }
+}
+
 /// What the watch works with.
 pub(crate) struct Watch {
     pub(crate) running: Weak<Running>,
@@ -160,6 +202,7 @@ pub(crate) struct Watch {
     pub(crate) router_plugins: RouterPluginSource,
     /// Settles the decisions of routers.
     pub(crate) settling: Settling,
+    pub(crate) guide: WatchedGuide,
     pub(crate) announced: Arc<Announced>,
     /// Tells it to look at once.
     pub(crate) asked: Arc<Notify>,
@@ -167,8 +210,17 @@ pub(crate) struct Watch {
 
 /// Takes changed files over until the gateway ends, and removes what is too old. A file that cannot be used leaves everything as it is.
 pub(crate) async fn watch(watch: Watch) {
-    let Watch { running, configuration, mut known, mut expiry, mut router_plugins, mut settling, announced, asked } =
-        watch;
+    let Watch {
+        running,
+        configuration,
+        mut known,
+        mut expiry,
+        mut router_plugins,
+        mut settling,
+        mut guide,
+        announced,
+        asked,
+    } = watch;
     let (folder, request) = (configuration.folder.clone(), configuration.request.clone());
     let configuration = Arc::new(Mutex::new(configuration));
     let weights_due = |configuration: &Mutex<Configuration>, is_asked| {
@@ -193,6 +245,7 @@ pub(crate) async fn watch(watch: Watch) {
         }
         let reads_file = is_asked || now.files != known.files;
         known = now;
+        guide.look(&folder, &request, reads_file).await;
         if weights_due(&configuration, is_asked) || reads_file {
             let plugins = match reads_file {
                 true => {
@@ -291,6 +344,10 @@ mod tests {
             retries: 0,
             access_log: false,
             rewards: Vec::new(),
+            mode: None,
+            playbook: None,
+            skills: Vec::new(),
+            skill_bank: false,
         }
     }
 

@@ -8,8 +8,9 @@ use crate::gateway_file::{GatewayFile, TlsSection};
 use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
+use crate::live::{LiveGuide, LiveMemory, LiveMode, SkillsSection};
 use crate::models::{ModelFactory, ModelSettings};
-use crate::reload::{Configuration, Stamps, Watch, watch};
+use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
 use crate::routers::{RouterPluginSource, Settling};
 use crate::served_models::ServedModels;
 use crate::settled::caught_up;
@@ -56,6 +57,25 @@ pub struct ServeRequest {
     pub access_log: bool,
     /// Rewards that judge answers for trainers. They ask no models.
     pub rewards: Vec<PluginSpec>,
+    /// How much it does beside recording, in the place of what [`GatewayFile`] says.
+    pub mode: Option<LiveMode>,
+    /// The playbook of its guidance, likewise.
+    pub playbook: Option<String>,
+    /// Folders of skills, beside those of [`GatewayFile`].
+    pub skills: Vec<String>,
+    /// Whether the general skills that ship are used, even if the configuration does not ask for it.
+    pub skill_bank: bool,
+}
+
+impl ServeRequest {
+    /// How much a gateway does under a configuration, and with what.
+    pub(crate) fn live(&self, file: &GatewayFile) -> (LiveMode, SkillsSection) {
+        let mut section = file.skills.clone();
+        section.playbook = self.playbook.clone().or(section.playbook);
+        section.folders.extend(self.skills.iter().cloned());
+        section.bank |= self.skill_bank;
+        (self.mode.unwrap_or(file.gateway.mode), section)
+    }
 }
 
 /// Takes over what a gateway left that was killed, so that readers see it. While a gateway runs, waits until it has taken over what it
@@ -153,7 +173,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let idle_ms = config.sessions.idle_ms;
     let mut configuration = Configuration::new(folder.clone(), request.clone(), models, file.clone(), idle_ms);
     let GatewayChange { models, hosts, session_idle_ms, record, tls } = configuration.change(&file, events)?;
-    config.listen = request.listen.or(file.gateway.listen).unwrap_or(config.listen);
+    config.listen = request.listen.clone().or(file.gateway.listen.clone()).unwrap_or(config.listen);
     (config.hosts, config.sessions.idle_ms, config.record) = (hosts, session_idle_ms, record);
     let certificate = tls.as_ref().map(|tls| Digest::of(tls.certificate()));
     config.tls = tls;
@@ -166,6 +186,8 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let keys = client_keys(&folder)?;
     let aliases = configuration.aliases();
     warn(&keys, aliases.without_prices.clone(), events);
+    let (mode, section) = request.live(&file);
+    let guide = Arc::new(LiveGuide::new(&folder, mode, &section)?);
     let parts = GatewayParts {
         store: store(workspace, &folder),
         clock: workspace.clock(),
@@ -174,7 +196,9 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         models,
         keys,
         admin: Some(Digest::of(admin.expose().as_bytes())),
-        guidance: guidance(&folder, file.gateway.playbook),
+        guidance: guidance(&folder, section.playbook),
+        guide: Some(guide.clone()),
+        memory: Some(Arc::new(LiveMemory::new(workspace, guide.clone()))),
         judge: judge(workspace, &request.rewards, events).await?,
         new_run: workspace.live_runs(),
     };
@@ -189,6 +213,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         expiry,
         router_plugins,
         settling: Settling::new(workspace),
+        guide: WatchedGuide::new(guide, file.clone()),
         announced: announced.clone(),
         asked: asked.clone(),
     };
@@ -202,6 +227,7 @@ fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {
         episodes: workspace.store(),
         live: workspace.store(),
         pool: workspace.store(),
+        feedback: workspace.store(),
         reader: Box::new(move || Ok(Box::new(Reader::open(&folder)?))),
     }
 }

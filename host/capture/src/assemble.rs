@@ -2,6 +2,7 @@
 
 use crate::CaptureError;
 use crate::exchange::{Answer, Exchange};
+use crate::guided::Guided;
 use crate::places::Relation;
 use clawhost_core::{
     Closing, Digest, Ending, Episode, EpisodeHeader, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind, Live,
@@ -76,6 +77,7 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
     let mut log = origin_log(first);
     let mut recorder: Option<EpisodeRecorder> = None;
     let mut is_cut = None;
+    let mut guided: Option<Digest> = None;
     let no_system = String::new();
     let mut known_system = first.system.as_ref().unwrap_or(&no_system);
     for exchange in exchanges {
@@ -101,6 +103,11 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
                 recorder.observe(Observed::messages(results, others))
             }
         };
+        if let Some(Guided { digest, text: Some(text), .. }) = &exchange.guided
+            && guided.replace(*digest).is_some_and(|known| known != *digest)
+        {
+            log.push(format!("exchange {}: other guidance from here on: {text}", exchange.position));
+        }
         if exchange.context_changed {
             log.push(format!("exchange {}: the client cut or rewrote the history before it", exchange.position));
         }
@@ -200,7 +207,7 @@ fn header(exchanges: &[Exchange], first: &Exchange) -> EpisodeHeader {
             seed: Digest::of(first.session.session.as_bytes()).prefix_u64() >> 11,
             system_prompt,
             sampling: first.sampling,
-            playbook: None,
+            playbook: exchanges.iter().find_map(|exchange| exchange.guided.as_ref()).map(Guided::record),
         },
     }
 }

@@ -1,5 +1,6 @@
 //! What is recorded of one request and its answer.
 
+use crate::guided::Guided;
 use crate::marks::Mark;
 use crate::places::{Evidence, Relation};
 use crate::redaction::Redacted;
@@ -77,6 +78,9 @@ pub struct ClientSession {
     /// Whose sessions it may continue: the name of its key; empty without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub owner: String,
+    /// The user whom it serves, if it names one: no other user's session is continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// The session that it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
@@ -194,6 +198,9 @@ pub struct Exchange {
     /// The model that a router chose for the session. `None`: the client chose it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routed: Option<Routed>,
+    /// What the gateway added to the system text. `None`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guided: Option<Guided>,
 }
 
 impl Exchange {

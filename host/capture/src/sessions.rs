@@ -152,7 +152,7 @@ impl<T: Clone> Sessions<T> {
         asked: Asked,
         open: impl FnOnce(Option<String>, Option<&T>) -> T,
     ) -> (Placed<T>, Claim, Vec<Ended<T>>) {
-        let owner = self.key.mark("owner", asked.client.owner.as_bytes());
+        let owner = self.whose(&asked.client.owner, asked.client.user.as_deref());
         self.forget_ended(asked.now);
         let found = self.find(owner, &asked);
         let Found { at, relation, evidence, candidates } = found;
@@ -229,9 +229,18 @@ impl<T: Clone> Sessions<T> {
         self.touch(claim.session, now);
     }
 
-    /// Ends the session that a client names, with all that came from it.
-    pub fn end(&mut self, owner: &str, name: &str) -> Vec<Ended<T>> {
-        let (owner, name) = (self.key.mark("owner", owner.as_bytes()), self.key.mark("name", name.as_bytes()));
+    /// Whose sessions a client may continue: those of its key, and of one user if it names one.
+    fn whose(&self, owner: &str, user: Option<&str>) -> Mark {
+        match user {
+            None => self.key.mark("owner", owner.as_bytes()),
+            // No name of a key has this character.
+            Some(user) => self.key.mark("owner", format!("{owner}\0{user}").as_bytes()),
+        }
+    }
+
+    /// Ends the session that a client names, with all that came from it. `user`: the user that the client names.
+    pub fn end(&mut self, (owner, user): (&str, Option<&str>), name: &str) -> Vec<Ended<T>> {
+        let (owner, name) = (self.whose(owner, user), self.key.mark("name", name.as_bytes()));
         let Some(family) = self.index.named(owner, name) else { return Vec::new() };
         let ids: Vec<u64> =
             self.sessions.iter().filter(|(_, session)| session.family == family).map(|(id, _)| *id).collect();
@@ -239,8 +248,12 @@ impl<T: Clone> Sessions<T> {
     }
 
     /// The same for a session without a name of its client, by its label. A branch of it goes on.
-    pub fn end_labelled(&mut self, owner: &str, is_meant: impl Fn(&T) -> bool) -> Vec<Ended<T>> {
-        let owner = self.key.mark("owner", owner.as_bytes());
+    pub fn end_labelled(
+        &mut self,
+        (owner, user): (&str, Option<&str>),
+        is_meant: impl Fn(&T) -> bool,
+    ) -> Vec<Ended<T>> {
+        let owner = self.whose(owner, user);
         let meant = |session: &Session<T>| session.owner == owner && is_meant(&session.label);
         let ids: Vec<u64> = self.sessions.iter().filter(|(_, session)| meant(session)).map(|(id, _)| *id).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
@@ -347,7 +360,7 @@ impl<T: Clone> Sessions<T> {
         let Restored { client, label, name, exchanges, turns, issued, known } = restored;
         let id = self.next;
         self.next += 1;
-        let owner = self.key.mark("owner", client.owner.as_bytes());
+        let owner = self.whose(&client.owner, client.user.as_deref());
         let named = client.named.as_ref().map(|name| self.key.mark("name", name.as_bytes()));
         let family = named.and_then(|name| self.index.named(owner, name)).unwrap_or(id);
         let session = Session {

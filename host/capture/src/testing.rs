@@ -25,7 +25,7 @@ pub(crate) fn exchange(position: u32, messages: Vec<Message>, answer: Answer) ->
         run: RunId("run-1".into()),
         episode: EpisodeId("ep-1".into()),
         index: 4,
-        session: LiveSession { session: "s".into(), agent: "a".into(), alias: "m".into() },
+        session: LiveSession::new("s", "a", "m"),
         client: ClientSession::default(),
         position,
         at: 1,
@@ -51,5 +51,6 @@ pub(crate) fn exchange(position: u32, messages: Vec<Message>, answer: Answer) ->
         redacted: None,
         cut: 0,
         routed: None,
+        guided: None,
     }
 }

@@ -226,9 +226,14 @@ fn transcript(out: &mut impl Write, episode: &Episode, is_open: bool) -> std::io
             writeln!(out, "{}{name} {version} ({})", row("environment"), digest.short())?;
             writeln!(out, "{}{}, seed {seed}", row("task"), safe(&episode.task.key()))?;
         }
-        EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias }, withheld }) => {
+        EpisodeOrigin::Live(Live { live: LiveSession { session, agent, alias, user, project }, withheld }) => {
             writeln!(out, "{}{}, which asked for the model {}", row("agent"), safe(agent), safe(alias))?;
             writeln!(out, "{}{}", row("session"), safe(session))?;
+            for (label, name) in [("user", user), ("project", project)] {
+                if let Some(name) = name {
+                    writeln!(out, "{}{}", row(label), safe(name))?;
+                }
+            }
             let why = withheld.map(|withheld| match withheld {
                 Withheld::NoTrain => "the client or its key said so",
                 Withheld::Ambiguous => "several conversations fitted one of its requests",

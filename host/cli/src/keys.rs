@@ -60,6 +60,9 @@ struct AddArgs {
     /// Remove its episodes and stored responses after this many days
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_days: Option<u32>,
+    /// The team whose memory its sessions see (`clawhost memory add team:/NAME TEXT`)
+    #[arg(long, value_name = "NAME")]
+    team: Option<String>,
 }
 
 /// An amount of money, in millionths of a dollar.
@@ -84,6 +87,7 @@ pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Ex
                     tokens_per_day: add.tokens_per_day,
                     usd_micros_per_day: add.usd_per_day,
                     keep_days: add.keep_days,
+                    team: add.team.clone(),
                 },
             )?;
             match context.json() {
@@ -132,7 +136,7 @@ fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
                 json!({
                     "name": key.name, "created_at": key.created_at, "no_train": key.no_train, "no_record": key.no_record,
                     "requests_per_minute": key.requests_per_minute, "tokens_per_day": key.tokens_per_day, "usd_per_day": key.usd_micros_per_day.map(dollars),
-                    "keep_days": key.keep_days, "tokens_today": used(key).map(|used| used.tokens()),
+                    "keep_days": key.keep_days, "team": key.team, "tokens_today": used(key).map(|used| used.tokens()),
                     "usd_today": used(key).map(|used| dollars(used.cost_micros)),
                 })
             })

@@ -26,6 +26,7 @@ mod inspect;
 mod keys;
 mod learn;
 mod learn_summary;
+mod memory;
 mod model;
 mod playbook;
 mod plot;
@@ -93,6 +94,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Model(command) => model::run(context, &command).await,
         Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Keys(command) => keys::run(context, &command),
+        Command::Memory(command) => memory::run(context, &command).await,
         Command::Data(command) => data_folder::run(context, &command).await,
         Command::Demo(command) => demo::run(context, &command).await,
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,

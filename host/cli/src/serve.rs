@@ -5,7 +5,10 @@ use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use crate::terminal::Progress;
 use clap::Args;
-use clawhost_app::{GATEWAY_LISTEN, MOST_RETRIES, ServeRequest, TlsSection, plugin_spec, return_freed_memory, serve};
+use clawhost_app::{
+    GATEWAY_LISTEN, LiveMode, MOST_RETRIES, NoLiveMode, ServeRequest, TlsSection, plugin_spec, return_freed_memory,
+    serve,
+};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
@@ -57,8 +60,25 @@ pub(crate) struct ServeArgs {
     /// A reward for `POST /compute_reward`, again for each, as in `clawhost run`: trainers send answers and get its verdict
     #[arg(long, value_name = "REWARD.wasm")]
     reward: Vec<String>,
+    /// How much it does beside recording: observe changes nothing of what models see; skills gives sessions guidance, and remembers
+    /// corrections [default: observe, or as gateway.toml says]
+    #[arg(long, value_name = "MODE", value_parser = mode, help_heading = "Guidance")]
+    mode: Option<LiveMode>,
+    /// The playbook of the guidance [default: the only one, if there is one alone]
+    #[arg(long, value_name = "NAME", help_heading = "Guidance")]
+    playbook: Option<String>,
+    /// A folder with a SKILL.md for each skill, again for each
+    #[arg(long, value_name = "FOLDER", help_heading = "Guidance")]
+    skills: Vec<String>,
+    /// Use the general skills that come with the program, too
+    #[arg(long, help_heading = "Guidance")]
+    skill_bank: bool,
     #[command(flatten)]
     machine: MachineArgs,
+}
+
+fn mode(text: &str) -> Result<LiveMode, String> {
+    text.parse().map_err(|error: NoLiveMode| error.to_string())
 }
 
 /// Waits for Ctrl-C or SIGTERM.
@@ -138,6 +158,10 @@ pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Res
             .zip(arguments.tls_key.clone())
             .map(|(certificate, key)| TlsSection { certificate, key }),
         access_log: arguments.access_log.is_some(),
+        mode: arguments.mode,
+        playbook: arguments.playbook.clone(),
+        skills: arguments.skills.clone(),
+        skill_bank: arguments.skill_bank,
     };
     let progress = Progress::new(context, arguments.machine.quiet, "served");
     let unusable = |error: std::io::Error| UsageError(format!("signals cannot be received: {error}"));

@@ -45,6 +45,19 @@ pub struct LiveSession {
     pub agent: String,
     /// Model name in the agent's requests.
     pub alias: String,
+    /// The user whom the agent serves, if its client names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The project that it works on, if its client names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+}
+
+impl LiveSession {
+    /// A session of an agent that names no user and no project.
+    pub fn new(session: impl Into<String>, agent: impl Into<String>, alias: impl Into<String>) -> Self {
+        Self { session: session.into(), agent: agent.into(), alias: alias.into(), user: None, project: None }
+    }
 }
 
 /// Why learning leaves a live episode out.

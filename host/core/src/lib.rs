@@ -55,8 +55,8 @@ pub use ports::*;
 pub use reads::{READS, Read, Reads};
 pub use recorder::{Closing, EpisodeHeader, EpisodeRecorder, Observed, RecorderError};
 pub use revision::{
-    Admission, EpisodeState, Expectation, ExpectedVerdict, FEEDBACK_KEY_BYTES, FEEDBACK_TEXT_BYTES, Feedback,
-    InvalidFeedback, NotAdmitted, REVISIONS, Revision, RewardRule, admit, history, revision, verdicts_at,
+    Admission, CORRECTION, EpisodeState, Expectation, ExpectedVerdict, FEEDBACK_KEY_BYTES, FEEDBACK_TEXT_BYTES,
+    Feedback, InvalidFeedback, NotAdmitted, REVISIONS, Revision, RewardRule, admit, history, revision, verdicts_at,
 };
 pub use rules::{Condition, Facts, Rule, conditions, rule};
 pub use run_labels::{InvalidLabel, LABEL_CHARACTERS, RUN_ID_PREFIX, RUN_TAGS, RunLabels, RunName, RunTag};

@@ -4,7 +4,8 @@
 //! record, and the reward at every revision can be computed again.
 
 use crate::{
-    Digest, Episode, PluginIdentity, RewardRecord, RewardSource, ScoreCard, Verdict, effective_reward, standing,
+    Attributes, Digest, Episode, PluginIdentity, RewardRecord, RewardSource, ScoreCard, Verdict, effective_reward,
+    standing,
 };
 use serde::{Deserialize, Serialize};
 
@@ -266,9 +267,14 @@ pub const FEEDBACK_KEY_BYTES: usize = 200;
 /// A person's feedback on an episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Feedback {
-    score: f64,
+    score: Option<f64>,
     text: String,
+    correction: Option<String>,
+    turn: Option<u32>,
 }
+
+/// The name of a correction in a verdict.
+pub const CORRECTION: &str = "correction";
 
 /// Why feedback is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -295,15 +301,54 @@ impl Feedback {
             return Err(InvalidFeedback::Text(text.len()));
         }
         // Normalises -0.0 to 0.0.
-        Ok(Self { score: score + 0.0, text })
+        Ok(Self { score: Some(score + 0.0), text, correction: None, turn: None })
+    }
+
+    /// A correction without a score: it says what the answer should have been, and changes no reward.
+    ///
+    /// # Errors
+    /// The text is too long.
+    pub fn correction(text: impl Into<String>) -> Result<Self, InvalidFeedback> {
+        let none = Self { score: None, text: String::new(), correction: None, turn: None };
+        none.correcting(Some(text.into()))
+    }
+
+    /// The same with what the answer should have been.
+    ///
+    /// # Errors
+    /// The text is too long.
+    pub fn correcting(self, correction: Option<String>) -> Result<Self, InvalidFeedback> {
+        match &correction {
+            Some(text) if text.len() > FEEDBACK_TEXT_BYTES => Err(InvalidFeedback::Text(text.len())),
+            _ => Ok(Self { correction, ..self }),
+        }
+    }
+
+    /// The same about one turn, from 0. Feedback about another turn does not replace it: the mean counts.
+    #[must_use]
+    pub fn at_turn(self, turn: Option<u32>) -> Self {
+        Self { turn, ..self }
     }
 
     /// A verdict of the source `user`.
     pub fn record(self) -> RewardRecord {
+        let turn = self.turn.iter().map(|turn| ("turn".to_owned(), turn.to_string()));
+        // A correction alone is no answer to the question of a score, and replaces none.
+        let alone = self.score.is_none().then(|| ("kind".to_owned(), CORRECTION.to_owned()));
+        let options: Attributes = turn.chain(alone).collect();
+        let correction = self.correction.unwrap_or_default();
+        let verdict = match self.score {
+            None => Verdict::NotApplicable(correction),
+            Some(score) => {
+                let extra = (!correction.is_empty()).then(|| (CORRECTION.to_owned(), correction));
+                let extra = extra.into_iter().collect();
+                Verdict::Scored(ScoreCard { rationale: self.text, extra, ..ScoreCard::plain(score) })
+            }
+        };
         RewardRecord {
             reward: Self::identity(),
-            options: Vec::new(),
-            options_digest: Digest::of_json(&serde_json::json!([])),
+            options_digest: Digest::of_json(&serde_json::json!(options)),
+            options,
             judge: None,
             grants: crate::Grants::default(),
             group_digest: None,
@@ -311,7 +356,7 @@ impl Feedback {
             source: RewardSource::User,
             weight: 1.0,
             post_hoc: false,
-            verdict: Verdict::Scored(ScoreCard { rationale: self.text, ..ScoreCard::plain(self.score) }),
+            verdict,
             later: None,
             log: Vec::new(),
             journal: Vec::new(),

@@ -1,6 +1,7 @@
 //! What a gateway is made of, and its limits.
 
 use crate::capture::SpoolLimits;
+use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
 use crate::keys::ClientKeys;
 use crate::models::ServedModel;
@@ -151,6 +152,10 @@ pub struct GatewayParts {
     pub admin: Option<Digest>,
     /// The playbook that other programs may put into their prompts.
     pub guidance: GuidanceSource,
+    /// What is added to the system text of sessions. `None`: nothing.
+    pub guide: Option<Arc<dyn Guide>>,
+    /// What is remembered of users. `None`: nothing is.
+    pub memory: Option<Arc<dyn MemoryBook>>,
     /// Judges answers for trainers. `None`: there is no reward.
     pub judge: Option<EpisodeJudge>,
     /// Gives the id of a new live run, at a Unix time in milliseconds.

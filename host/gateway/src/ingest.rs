@@ -167,6 +167,7 @@ impl Conversation {
             let begun = gateway.recorder.begin(Seen {
                 client: ClientSession {
                     owner: client.owner.clone(),
+                    user: None,
                     named: Some(name.clone()),
                     conversation: None,
                     group: None,
@@ -179,6 +180,7 @@ impl Conversation {
                 digest: self.digest,
                 previous: None,
                 side: None,
+                project: None,
                 no_train,
                 no_record: client.no_record,
                 observation: None,
@@ -193,7 +195,7 @@ impl Conversation {
             }
         }
         if self.name.is_none() {
-            gateway.recorder.end(&client.owner, &name);
+            gateway.recorder.end((&client.owner, None), &name);
         }
         Ok(episode.unwrap_or_default())
     }

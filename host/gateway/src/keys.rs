@@ -39,6 +39,9 @@ pub struct ClientKey {
     /// Days after which its episodes and responses are removed. `None`: they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_days: Option<u32>,
+    /// The team whose memory its sessions see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team: Option<String>,
 }
 
 impl ClientKey {
@@ -54,6 +57,7 @@ impl ClientKey {
             tokens_per_day: None,
             usd_micros_per_day: None,
             keep_days: None,
+            team: None,
         }
     }
 }

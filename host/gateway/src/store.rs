@@ -1,6 +1,6 @@
 //! The store as the gateway needs it.
 
-use clawhost_core::{EpisodeStore, LiveStore, PoolStore, StoreError, StoreReader};
+use clawhost_core::{EpisodeStore, FeedbackStore, LiveStore, PoolStore, StoreError, StoreReader};
 use std::sync::Arc;
 
 /// Opens readers of what is stored.
@@ -14,6 +14,8 @@ pub struct CaptureStore {
     pub live: Arc<dyn LiveStore>,
     /// Writes the data pool.
     pub pool: Arc<dyn PoolStore>,
+    /// Writes feedback that waits.
+    pub feedback: Arc<dyn FeedbackStore>,
     /// Opens a reader.
     pub reader: OpenReader,
 }

@@ -26,6 +26,7 @@ mod episode_rows;
 mod error;
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod feedback;
 mod integers;
 mod keys;
 mod learning;
@@ -33,6 +34,7 @@ mod leases;
 mod ledger;
 mod ledger_check;
 mod live;
+mod memory;
 mod packing;
 mod playbooks;
 mod plugins;

@@ -1,10 +1,10 @@
 //! Writes and reads live traffic: the exchanges of open episodes.
 
 use crate::integers::{signed, unsigned};
-use crate::pool;
 use crate::reader::Reader;
 use crate::routing;
 use crate::writer::{Store, Write};
+use crate::{feedback, pool};
 use async_trait::async_trait;
 use clawhost_core::{
     EpisodeId, EpisodeProgress, ExchangeBatch, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore,
@@ -48,18 +48,34 @@ fn outcome_number(outcome: ExchangeOutcome) -> i64 {
 pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> rusqlite::Result<()> {
     let ExchangeBatch { exchanges: rows, responses, through } = batch;
     let mut open = transaction.prepare_cached(
-        "INSERT OR IGNORE INTO open_episodes (run, id, position, session, agent, alias, opened_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO open_episodes (run, id, position, session, agent, alias, user, project, opened_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     let mut insert = transaction.prepare_cached(
         "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
     )?;
     for row in rows {
-        let ExchangeRow { episode, position, at, outcome, document, pooled, routed } = row;
+        let ExchangeRow { episode, position, at, outcome, document, pooled, routed, .. } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
-        let LiveSession { session, agent, alias } = session;
-        open.execute(params![run.0, id.0, signed(*index), session, agent, alias, signed(*opened_at)])?;
+        let LiveSession { session, agent, alias, user, project } = session;
+        let opened = open.execute(params![
+            run.0,
+            id.0,
+            signed(*index),
+            session,
+            agent,
+            alias,
+            user,
+            project,
+            signed(*opened_at)
+        ])?;
+        if opened > 0 && row.is_main {
+            feedback::opened(transaction, &row.owner, session, (&run.0, &id.0))?;
+        }
         let added = insert.execute(params![run.0, id.0, position, signed(*at), outcome_number(*outcome), document])?;
+        if added > 0 {
+            feedback::answered(transaction, row)?;
+        }
         if let Some(pooled) = pooled.as_ref().filter(|_| added > 0) {
             let is_answered = *outcome == ExchangeOutcome::Complete;
             pool::captured(transaction, pooled, (&run.0, &id.0), *at, is_answered)?;
@@ -91,7 +107,13 @@ fn progress(row: &Row<'_>) -> rusqlite::Result<EpisodeProgress> {
         run: RunId(row.get(0)?),
         id: EpisodeId(row.get(1)?),
         index: unsigned(row.get(2)?),
-        session: LiveSession { session: row.get(3)?, agent: row.get(4)?, alias: row.get(5)? },
+        session: LiveSession {
+            session: row.get(3)?,
+            agent: row.get(4)?,
+            alias: row.get(5)?,
+            user: row.get(10)?,
+            project: row.get(11)?,
+        },
         opened_at: unsigned(row.get(6)?),
     };
     let complete = outcome_number(ExchangeOutcome::Complete);
@@ -108,7 +130,7 @@ impl LiveReader for Reader {
                     "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at,
                      (SELECT count(*) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id AND x.outcome = 2),
                      (SELECT outcome FROM exchanges x WHERE x.run = o.run AND x.episode = o.id ORDER BY x.position DESC LIMIT 1),
-                     (SELECT max(at) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id)
+                     (SELECT max(at) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id), o.user, o.project
                      FROM open_episodes o JOIN runs r ON r.id = o.run
                      WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position",
                 )?

@@ -178,9 +178,19 @@ fn remove_content(
     if is_known {
         ledger.add(EntryKind::PrunedCheckpoint, run, None, &NOTHING)?;
     }
-    for table in
-        ["notes", "large_states", "checkpoints", "open_episodes", "exchanges", "responses", "trajectories", "routed"]
-    {
+    for table in [
+        "notes",
+        "large_states",
+        "checkpoints",
+        "open_episodes",
+        "exchanges",
+        "responses",
+        "trajectories",
+        "routed",
+        "answers",
+        "sessions",
+        "feedback",
+    ] {
         transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
     }
     Ok(episodes as u64)

@@ -1,7 +1,7 @@
 //! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
-use crate::{ledger, pool, routing, runs};
+use crate::{feedback, ledger, memory, pool, routing, runs};
 use clawhost_core::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 12;
+const OLDEST: u32 = 13;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -139,6 +139,8 @@ const TABLES: &str = "
         session TEXT NOT NULL,
         agent TEXT NOT NULL,
         alias TEXT NOT NULL,
+        user TEXT,
+        project TEXT,
         opened_at INTEGER NOT NULL,
         PRIMARY KEY (run, id)
     ) WITHOUT ROWID;
@@ -369,7 +371,11 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
         let transaction =
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
-            None => (format!("{TABLES}{}{}{}{}", runs::TABLES, ledger::TABLE, pool::TABLES, routing::TABLE), OLDEST),
+            None => {
+                let others =
+                    [runs::TABLES, ledger::TABLE, pool::TABLES, routing::TABLE, feedback::TABLES, memory::TABLES];
+                (format!("{TABLES}{}", others.concat()), OLDEST)
+            }
             Some(from) => match migrations.get((from - OLDEST) as usize) {
                 Some(migration) => ((*migration).to_owned(), from + 1),
                 None => return Ok(()),

@@ -106,6 +106,8 @@ enum Job {
     Remove(Removal, oneshot::Sender<Result<Removed, StoreError>>),
     Relabel(RunId, LabelChange, oneshot::Sender<Result<Relabelled, StoreError>>),
     Pool(PoolChange, oneshot::Sender<Result<PoolOutcome, StoreError>>),
+    /// A change with a result of its own.
+    Change(Box<dyn FnOnce(&mut Writer) -> ControlFlow<()> + Send>),
 }
 
 /// The writing handle of a database. Dropping it waits for pending writes.
@@ -212,6 +214,21 @@ impl Store {
         self.send(|reply| Job::Pool(change, reply)).await
     }
 
+    /// Changes records in a transaction of its own, whose result it returns.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.send(|reply| {
+            Job::Change(Box::new(move |writer| {
+                let changed = writer.transact(|transaction, _| Ok(work(transaction)?))?;
+                drop(reply.send(changed));
+                ControlFlow::Continue(())
+            }))
+        })
+        .await
+    }
+
     async fn send<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
         let stopped = || StoreError::Other(format!("{}: the store has stopped", self.path.display()));
         let (reply, answer) = oneshot::channel();
@@ -311,6 +328,10 @@ impl Writer {
                         self.write(std::mem::take(&mut batch))?;
                         let changed = self.transact(|transaction, _| pool::change(transaction, &change))?;
                         drop(reply.send(changed));
+                    }
+                    Job::Change(change) => {
+                        self.write(std::mem::take(&mut batch))?;
+                        change(&mut self)?;
                     }
                     Job::Remove(removal, reply) => {
                         self.write(std::mem::take(&mut batch))?;

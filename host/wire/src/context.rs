@@ -262,7 +262,7 @@ impl Context {
 }
 
 /// The elements of a list, as they are written.
-fn elements(list: &str) -> Option<Vec<&RawValue>> {
+pub(crate) fn elements(list: &str) -> Option<Vec<&RawValue>> {
     serde_json::from_str(list).ok()
 }
 

@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn open_row(run: &RunId, id: &str, at: u64) -> ExchangeRow {
-        let session = LiveSession { session: id.into(), agent: "a".into(), alias: "m".into() };
+        let session = LiveSession::new(id, "a", "m");
         let episode = OpenEpisode { run: run.clone(), id: EpisodeId(id.into()), index: 7, session, opened_at: at };
         ExchangeRow {
             episode,
@@ -148,6 +148,9 @@ mod tests {
             document: "{}".into(),
             pooled: None,
             routed: None,
+            owner: String::new(),
+            answer_id: None,
+            is_main: true,
         }
     }
 
@@ -303,6 +306,10 @@ mod tests {
             retries: 0,
             access_log: false,
             rewards: Vec::new(),
+            mode: None,
+            playbook: None,
+            skills: Vec::new(),
+            skill_bank: false,
         };
         let serving = serve(&workspace, request, &Silent).await.unwrap();
         // It looks at the beginning, beside the requests.

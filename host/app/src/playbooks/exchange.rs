@@ -10,6 +10,7 @@ use clawhost_learn::playbook::exchange::{SKILL_FILE, Transferred, from_json, fro
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Largest file for an import: a playbook is text for people.
 const IMPORT_BYTES: u64 = 4 << 20;
@@ -104,9 +105,9 @@ fn write_skills(folder: &Path, playbook: &Playbook) -> Result<(), RequestError> 
     Ok(())
 }
 
-/// The files of a folder of skills, by their path in it.
-fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> {
-    let mut files = BTreeMap::new();
+/// The paths of the files of a folder of skills, sorted.
+fn skill_paths(folder: &Path) -> Result<Vec<PathBuf>, RequestError> {
+    let mut files = Vec::new();
     let mut waiting = vec![folder.to_owned()];
     while let Some(here) = waiting.pop() {
         let failed = |error: std::io::Error| unusable(&here, &error);
@@ -118,15 +119,37 @@ fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> 
             if kind.is_dir() {
                 waiting.push(path);
             } else if kind.is_file() && is_kind(&path, "md") {
-                let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-                files.insert(name, text_of(&path)?);
+                files.push(path);
             }
             if files.len() > IMPORT_FILES {
                 return Err(RequestError::Target(format!("{}: more than {IMPORT_FILES} files", folder.display())));
             }
         }
     }
+    files.sort();
     Ok(files)
+}
+
+/// The files of a folder of skills, by their path in it.
+fn skill_files(folder: &Path) -> Result<BTreeMap<String, String>, RequestError> {
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        Ok((name, text_of(&path)?))
+    };
+    skill_paths(folder)?.into_iter().map(named).collect()
+}
+
+/// What tells whether the files of a folder of skills have changed: their paths, sizes and times of change.
+pub(crate) type SkillStamp = Vec<(PathBuf, u64, Option<SystemTime>)>;
+
+/// The files of a folder of skills as they are now; none if it cannot be read.
+pub(crate) fn skill_stamp(folder: &Path) -> SkillStamp {
+    let stamp = |path: PathBuf| {
+        let file = std::fs::metadata(&path).ok();
+        let changed = file.as_ref().and_then(|file| file.modified().ok());
+        (path, file.map_or(0, |file| file.len()), changed)
+    };
+    skill_paths(folder).unwrap_or_default().into_iter().map(stamp).collect()
 }
 
 fn text_of(path: &Path) -> Result<String, RequestError> {

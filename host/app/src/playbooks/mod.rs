@@ -12,6 +12,7 @@ mod show;
 mod versions;
 
 pub use exchange::{Exported, Imported, export, import, read_playbook};
+pub(crate) use exchange::{SkillStamp, skill_stamp};
 pub use list::{PlaybookRow, list};
 pub(crate) use origin::Beginning;
 pub use origin::{Origin, Tasks, warnings};

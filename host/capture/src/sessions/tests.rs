@@ -68,6 +68,7 @@ impl Gateway {
         let issued = messages.iter().rev().flat_map(|message| &message.tool_calls).map(|call| call.id.clone());
         let asked = Asked {
             client: ClientSession {
+                user: None,
                 owner: with.owner.to_owned(),
                 named: with.named.map(str::to_owned),
                 conversation: with.conversation.map(str::to_owned),
@@ -274,10 +275,10 @@ fn a_named_session_holds_what_its_client_says() {
     // Another owner's session of this name is another session.
     assert_eq!(at(&gateway.ask(&[user("c")], &With { owner: "o", ..with.clone() }, &assistant("3"))), (2, 0, Opens));
     assert_eq!(at(&gateway.ask(&[user("d")], &named("m"), &assistant("4"))), (3, 0, Opens));
-    let ended: Vec<u32> = gateway.sessions.end("", "n").into_iter().map(|ended| ended.label).collect();
+    let ended: Vec<u32> = gateway.sessions.end(("", None), "n").into_iter().map(|ended| ended.label).collect();
     assert_eq!(ended, vec![1]);
     assert_eq!(at(&gateway.ask(&[user("b")], &with, &assistant("5"))), (4, 0, Opens));
-    assert_eq!(gateway.sessions.end("", "unknown"), vec![]);
+    assert_eq!(gateway.sessions.end(("", None), "unknown"), vec![]);
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn one_of_two_ended(first: &[Message], answers: [&Message; 2], by_client: bool) 
     gateway.now += idle / 2;
     gateway.ask(&[user("two")], &PLAIN, answers[1]);
     match by_client {
-        true => assert_eq!(gateway.sessions.end("", "n").len(), 1),
+        true => assert_eq!(gateway.sessions.end(("", None), "n").len(), 1),
         false => {
             gateway.now += idle / 2 + 1;
             assert_eq!(gateway.sessions.expire(gateway.now).len(), 1);
@@ -431,7 +432,8 @@ fn started_again() -> (Gateway, Vec<Message>) {
     let turns: Vec<TurnMarks> = before.sessions.sessions[&1].turns.to_vec();
     let mut after = Gateway::new();
     let known = Marks::of(&after.key, &history, &[]).messages;
-    let client = ClientSession { owner: String::new(), named: Some("n".into()), conversation: None, group: None };
+    let client =
+        ClientSession { owner: String::new(), user: None, named: Some("n".into()), conversation: None, group: None };
     let restored = Restored { client, label: 7, name: Some("n".into()), exchanges: 3, turns, issued: vec![], known };
     after.sessions.restore(restored, 0);
     (after, history)

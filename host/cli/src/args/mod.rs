@@ -24,6 +24,7 @@ use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
 use crate::endpoints::EndpointsCommand;
 use crate::keys::KeysCommand;
+use crate::memory::MemoryCommand;
 use crate::model::ModelCommand;
 use crate::playbook::PlaybookCommand;
 use crate::router::RouterCommand;
@@ -122,6 +123,9 @@ pub(crate) enum Command {
     Endpoints(EndpointsCommand),
     /// Keys of the gateway's clients: list, add, remove
     Keys(KeysCommand),
+    /// What gateways remember of users, projects, agents and teams: list, add, forget, export and import
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Demonstrations that need no key and no server
     #[command(subcommand)]
     Demo(DemoCommand),

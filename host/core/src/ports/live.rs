@@ -62,6 +62,12 @@ pub struct ExchangeRow {
     pub pooled: Option<Pooled>,
     /// What it adds to the decision of a router about its session, if one decided.
     pub routed: Option<RoutedExchange>,
+    /// Name of the key whose client asked; empty without one.
+    pub owner: String,
+    /// Id of the answer, as the client knows it, if there is one.
+    pub answer_id: Option<String>,
+    /// Whether its episode is a conversation, and not a side turn or a repetition.
+    pub is_main: bool,
 }
 
 /// A place in the files from which exchanges are taken over: everything before it is stored.

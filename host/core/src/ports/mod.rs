@@ -3,11 +3,13 @@
 mod clock;
 mod environment;
 mod episode_store;
+mod feedback;
 mod learning_store;
 mod leases;
 mod ledger;
 mod live;
 mod llm;
+mod memory;
 mod model_request;
 mod model_response;
 mod pool;
@@ -28,6 +30,7 @@ pub use environment::{
     StepResult,
 };
 pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
+pub use feedback::{AnswerPlace, FeedbackKept, FeedbackReader, FeedbackStore, WaitingFeedback};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use ledger::{LedgerFinding, LedgerHead, LedgerKey, LedgerReader, LedgerReport};
@@ -36,6 +39,7 @@ pub use live::{
     ResponseRow, SpoolPlace,
 };
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
+pub use memory::{MemoryReader, MemoryRow, MemoryStore};
 pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{
     AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, OtherAnswer, TokenLogprob, ignored_by,

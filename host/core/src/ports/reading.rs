@@ -1,8 +1,8 @@
 //! Ports for reading stored runs, episodes, playbooks and plugins.
 
 use crate::{
-    Digest, Discrepancy, Episode, EpisodeState, LedgerReader, LiveReader, PlaybookLedger, PlaybookVersion, PoolReader,
-    RoutingReader, RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
+    Digest, Discrepancy, Episode, EpisodeState, FeedbackReader, LedgerReader, LiveReader, MemoryReader, PlaybookLedger,
+    PlaybookVersion, PoolReader, RoutingReader, RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
 };
 use serde::Serialize;
 
@@ -228,6 +228,8 @@ pub trait StoreReader:
     + LiveReader
     + PoolReader
     + RoutingReader
+    + FeedbackReader
+    + MemoryReader
     + PlaybookReader
     + PluginReader
     + LedgerReader
@@ -241,6 +243,8 @@ impl<
         + LiveReader
         + PoolReader
         + RoutingReader
+        + FeedbackReader
+        + MemoryReader
         + PlaybookReader
         + PluginReader
         + LedgerReader

@@ -15,11 +15,7 @@ fn header() -> EpisodeHeader {
         index: 0,
         task_hash: task.digest(),
         task,
-        origin: EpisodeOrigin::live(LiveSession {
-            session: "session-1".into(),
-            agent: "a".into(),
-            alias: "fast".into(),
-        }),
+        origin: EpisodeOrigin::live(LiveSession::new("session-1", "a", "fast")),
         expects: Vec::new(),
         state_id: StateId::of(&config),
         policy: PolicyRecord { model, seed: 0, system_prompt: None, sampling: Sampling::default(), playbook: None },

@@ -49,7 +49,8 @@ pub(crate) fn main(arguments: &[String]) {
             store: CaptureStore {
                 episodes: store.clone(),
                 live: store.clone(),
-                pool: store,
+                pool: store.clone(),
+                feedback: store,
                 reader: Box::new(move || Ok(Box::new(Reader::open(&reader)?))),
             },
             clock: Arc::new(MachineClock(Instant::now())),
@@ -58,6 +59,8 @@ pub(crate) fn main(arguments: &[String]) {
             models: vec![served(Dialect::OpenAi, "bench", &url), served(Dialect::Anthropic, "claude", &url)],
             keys: ClientKeys::default(),
             admin: None,
+            guide: None,
+            memory: None,
             guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
             judge: None,
             new_run: Box::new(|now| RunId(format!("run-{now}"))),

@@ -56,6 +56,7 @@ pub(crate) fn exchange_of(
         redacted: None,
         cut: 0,
         routed: None,
+        guided: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Takes records over from the spool into the store, and makes episodes of sessions that have ended.
 
+use super::guides::Guides;
 use super::record::{self, Label};
 use super::recorder::Recorder;
 use super::routes::Routes;
@@ -8,8 +9,8 @@ use crate::GatewayError;
 use crate::store::CaptureStore;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    EpisodeId, ExchangeBatch, ExchangeRow, OpenEpisode, Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError,
-    Usage,
+    Admission, EpisodeId, ExchangeBatch, ExchangeRow, Judged, OpenEpisode, Recorded, RunId, RunKind, RunState,
+    SpoolPlace, StoreError, Usage, WaitingFeedback,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ const GATHER: Duration = Duration::from_millis(30);
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// Pause after the store failed.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Feedback that is added to episodes in one transaction.
+const FEEDBACK_AT_ONCE: usize = 256;
 /// Episodes that are written in one transaction.
 const EPISODES_AT_ONCE: usize = 64;
 
@@ -36,6 +39,8 @@ pub(crate) struct Importer {
     /// Tokens by run, of this start and earlier ones.
     spent: HashMap<RunId, Usage>,
     episode_bytes: usize,
+    /// Whether feedback may wait for episodes that have ended.
+    has_feedback: bool,
 }
 
 /// An exchange of the store or the spool.
@@ -53,8 +58,15 @@ impl Importer {
     ) -> Result<Self, GatewayError> {
         let reader = store.reader()?;
         let place = reader.spool_place()?;
-        let mut importer =
-            Self { store, recorder, place, known_runs: HashSet::new(), spent: HashMap::new(), episode_bytes };
+        let mut importer = Self {
+            store,
+            recorder,
+            place,
+            known_runs: HashSet::new(),
+            spent: HashMap::new(),
+            episode_bytes,
+            has_feedback: true,
+        };
         drop(reader);
         while importer.take_over().await? > 0 {}
         let reader = importer.store.reader()?;
@@ -77,7 +89,8 @@ impl Importer {
             let documents = reader.exchanges(&run, &id)?;
             let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
             let routes = Routes::recorded(&exchanges);
-            let label = Label { run, episode: id, index, session, opened_at, routes };
+            let guides = Guides::recorded(&exchanges);
+            let label = Label { run, episode: id, index, session, opened_at, routes, guides };
             for exchange in &exchanges {
                 importer.recorder.charge(&exchange.client.owner, exchange.at, &exchange.answer);
             }
@@ -185,9 +198,10 @@ impl Importer {
         Ok(())
     }
 
-    /// Makes episodes of the sessions that have ended.
+    /// Makes episodes of the sessions that have ended, and adds the feedback that waited for them.
     pub(crate) async fn close_ended(&mut self) -> Result<(), GatewayError> {
         let mut ended = self.recorder.take_ended(self.place);
+        self.has_feedback |= !ended.is_empty();
         while !ended.is_empty() {
             let rest = ended.split_off(ended.len().min(EPISODES_AT_ONCE));
             if let Err(error) = self.close(&ended).await {
@@ -197,7 +211,32 @@ impl Importer {
             }
             ended = rest;
         }
+        if self.has_feedback {
+            self.add_feedback().await?;
+            self.has_feedback = false;
+        }
         Ok(())
+    }
+
+    /// Adds feedback to episodes that have ended meanwhile. A process that dies in between adds it again, which changes nothing.
+    async fn add_feedback(&self) -> Result<(), GatewayError> {
+        loop {
+            let due = self.store.reader()?.due_feedback(FEEDBACK_AT_ONCE)?;
+            if due.is_empty() {
+                return Ok(());
+            }
+            let numbers = due.iter().map(|feedback| feedback.number).collect();
+            let judged = due.into_iter().map(|WaitingFeedback { number, run, episode, record, at, key }| {
+                let key = key.or_else(|| Some(format!("waited-{number}")));
+                Judged { run, episode, record, at, key }
+            });
+            for admission in self.store.episodes.judge(judged.collect()).await? {
+                if let Admission::Refused(why) = admission {
+                    tracing::warn!("feedback was not added to its episode: {why}");
+                }
+            }
+            self.store.feedback.drop_feedback(numbers).await?;
+        }
     }
 
     async fn close(&mut self, labels: &[Label]) -> Result<(), GatewayError> {

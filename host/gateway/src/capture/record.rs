@@ -1,11 +1,12 @@
 //! A record of the spool: what the store needs to know on a first line, and the documents behind it, a line each.
 
 use super::begun::CLIENT_GONE;
+use super::guides::Guides;
 use super::responses::StoredResponse;
 use super::routes::Routes;
 use crate::http::is_passing;
 use crate::observe::SessionEvent;
-use clawhost_capture::{Answer, ClientSession, Exchange};
+use clawhost_capture::{Answer, ClientSession, Exchange, Relation};
 use clawhost_core::{
     EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, Pooled, ResponseChange, ResponseRow,
     RoutedExchange, RunId, Usage,
@@ -23,6 +24,8 @@ pub(crate) struct Label {
     pub(crate) opened_at: u64,
     /// What routers chose for it.
     pub(crate) routes: Routes,
+    /// What was added to its system text.
+    pub(crate) guides: Guides,
 }
 
 impl Label {
@@ -63,6 +66,14 @@ enum Head {
         pooled: Option<Box<Pooled>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         routed: Option<Box<RoutedExchange>>,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        owner: String,
+        /// Id of the answer, as the client knows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
+        /// Whether its episode is beside a conversation.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        aside: bool,
     },
     /// A client deleted a response.
     Deleted { owner: String, id: String },
@@ -93,6 +104,9 @@ pub(crate) fn write(
         response: stored.map(|(_, owner, id)| (owner.to_owned(), id.to_owned())),
         pooled: pooled(exchange).map(Box::new),
         routed: routed(exchange, decision).map(Box::new),
+        owner: exchange.client.owner.clone(),
+        answer: exchange.response_id.clone(),
+        aside: matches!(exchange.relation, Relation::Side | Relation::Repeats),
     };
     let mut bytes = Vec::with_capacity(2048);
     serde_json::to_writer(&mut bytes, &head)?;
@@ -154,7 +168,22 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
         Head::Deleted { owner, id } => {
             Some(Read { exchange: None, response: Some(ResponseChange::Deleted { owner, id }) })
         }
-        Head::Exchange { run, episode, index, session, opened_at, position, at, outcome, response, pooled, routed } => {
+        Head::Exchange {
+            run,
+            episode,
+            index,
+            session,
+            opened_at,
+            position,
+            at,
+            outcome,
+            response,
+            pooled,
+            routed,
+            owner,
+            answer,
+            aside,
+        } => {
             let document = lines.next()?.to_owned();
             let stored = |((owner, id), document): ((String, String), &str)| {
                 let document = document.to_owned();
@@ -168,7 +197,9 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
             };
             let episode = OpenEpisode { run, id: episode, index, session, opened_at };
             let (pooled, routed) = (pooled.map(|pooled| *pooled), routed.map(|routed| *routed));
-            let exchange = ExchangeRow { episode, position, at, outcome, document, pooled, routed };
+            let (answer_id, is_main) = (answer, !aside);
+            let exchange =
+                ExchangeRow { episode, position, at, outcome, document, pooled, routed, owner, answer_id, is_main };
             Some(Read { exchange: Some(exchange), response })
         }
     }

@@ -1,6 +1,7 @@
 //! Records what passes: finds the session of a request, and writes the exchange to the spool when it has ended.
 
 use super::begun::exchange_of;
+use super::guides::{GuidedRequest, Guides};
 use super::record::{self, Label};
 use super::responses::{Responses, StoredResponse};
 use super::rounds::Rounds;
@@ -8,10 +9,12 @@ use super::routes::{RoutedRequest, Routes};
 use super::runs::{LiveRun, LiveRuns};
 use super::seen::{Done, Seen};
 use super::spool::Spool;
+use crate::guiding::{Guide, Guiding};
+use crate::http::GuidanceWish;
 use crate::observe::{Events, ExchangeEvent, GatewayEvent, Observation, Streaming};
 use crate::routing::Routing;
 use clawhost_capture::{
-    Answer, Asked, CaptureKey, Claim, Ended, Exchange, Marks, Redacted, Redaction, Restored, Routed, Sessions,
+    Answer, Asked, CaptureKey, Claim, Ended, Exchange, Guided, Marks, Redacted, Redaction, Restored, Routed, Sessions,
     SessionsLimits,
 };
 use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage};
@@ -192,7 +195,7 @@ impl Recorder {
 
     /// Finds the session of a request and takes its place there.
     pub(crate) fn begin(self: &Arc<Self>, seen: Seen<'_>) -> Begun {
-        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, .. } = seen;
+        let Seen { client, agent, alias, dialect, model, request, digest, previous, side, project, .. } = seen;
         let (no_train, observation) = (seen.no_train, seen.observation);
         let owner = client.owner.clone();
         let at = self.clock.now_ms();
@@ -211,6 +214,8 @@ impl Recorder {
             streaming: None,
             routed: None,
             decision: None,
+            guided: None,
+            guidance: GuidanceWish::default(),
         };
         if seen.no_record {
             begun.observation.iter().for_each(|observation| observation.begins(None, &model));
@@ -236,9 +241,11 @@ impl Recorder {
                     let mark = self.key.mark("session", format!("{}/{unnamed}", self.boot).as_bytes());
                     format!("s-{}", mark.to_string().get(..16).unwrap_or_default())
                 });
-                let session = LiveSession { session, agent: agent.clone(), alias: alias.clone() };
+                let (user, project) = (client.user.clone(), project.clone());
+                let session = LiveSession { session, agent: agent.clone(), alias: alias.clone(), user, project };
+                let guides = parent.map_or_else(Guides::default, |parent| parent.guides.inherited());
                 let routes = parent.map_or_else(Routes::default, |parent| parent.routes.inherited());
-                Label { run, episode, index, session, opened_at: at, routes }
+                Label { run, episode, index, session, opened_at: at, routes, guides }
             });
             let end = self.spool.end();
             self.note_ended(runs, &gone, at);
@@ -259,12 +266,13 @@ impl Recorder {
         begun
     }
 
-    /// Ends the session that a client names, and what came from it; or the one whose name this gateway made. Returns how many ended.
-    pub(crate) fn end(&self, owner: &str, name: &str) -> usize {
+    /// Ends the session that a client names, and what came from it; or the one whose name this gateway made. `whose`: the client's key and
+    /// the user that it names. Returns how many ended.
+    pub(crate) fn end(&self, whose: (&str, Option<&str>), name: &str) -> usize {
         let mut places = self.places();
-        let mut gone = places.sessions.end(owner, name);
+        let mut gone = places.sessions.end(whose, name);
         if gone.is_empty() {
-            gone = places.sessions.end_labelled(owner, |label| label.session.session == name);
+            gone = places.sessions.end_labelled(whose, |label| label.session.session == name);
         }
         let (count, end) = (gone.len(), self.spool.end());
         self.note_ended(&places.runs, &gone, self.clock.now_ms());
@@ -373,6 +381,7 @@ impl Recorder {
             Ok(bytes) => {
                 self.counts.recorded.fetch_add(1, Ordering::Relaxed);
                 exchange.routed.iter().for_each(|routed| label.routes.keep(routed, decision.is_some()));
+                exchange.guided.iter().for_each(|guided| label.guides.keep(guided));
                 if stored.is_some() {
                     self.responses.remember(owner, &id, stored, bytes);
                 }
@@ -421,6 +430,10 @@ pub(crate) struct Begun {
     pub(crate) routed: Option<Routed>,
     /// Its decision, if no record holds it yet.
     decision: Option<String>,
+    /// What the model sees beside the client's system text.
+    pub(crate) guided: Option<Guided>,
+    /// What the client wants of that.
+    pub(crate) guidance: GuidanceWish,
 }
 
 impl Begun {
@@ -442,6 +455,16 @@ impl Begun {
         if let Some((routed, decision)) = routes.of(&asked).await {
             (self.routed, self.decision) = (Some(routed), decision);
         }
+    }
+
+    /// Chooses the guidance of the session, if it has none yet.
+    pub(crate) async fn guide(&self, guide: &dyn Guide, request: &ModelRequest, team: Option<&str>) -> Option<Guided> {
+        let (label, (exchange, _)) = (self.label.as_ref()?, self.place.as_ref()?);
+        let (session, owner) = (&label.session, self.owner.as_str());
+        let guiding = Guiding { request, session, owner, team, at_ms: self.at };
+        let (is_first, is_rewritten) = (exchange.position == 0, exchange.context_changed);
+        let guides = label.guides.clone();
+        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await
     }
 
     /// Another model is asked.
@@ -533,6 +556,7 @@ impl Begun {
         let now_us = self.recorder.clock.monotonic_us();
         exchange.answered_us = now_us.saturating_sub(self.began_us);
         exchange.routed = self.routed.take();
+        exchange.guided = self.guided.take().map(|guided| label.guides.for_record(guided));
         {
             let mut places = self.recorder.places();
             match exchange.answer.complete() {

@@ -21,6 +21,8 @@ pub(crate) struct Seen<'a> {
     /// Id of the response that it continues.
     pub(crate) previous: Option<String>,
     pub(crate) side: Option<bool>,
+    /// The project that the client names.
+    pub(crate) project: Option<String>,
     pub(crate) no_train: bool,
     /// Whether it is not recorded.
     pub(crate) no_record: bool,

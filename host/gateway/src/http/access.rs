@@ -25,6 +25,8 @@ pub(crate) struct Client {
     pub(crate) owner: String,
     pub(crate) no_train: bool,
     pub(crate) no_record: bool,
+    /// The team whose memory its sessions see.
+    pub(crate) team: Option<String>,
 }
 
 /// Whose events a client may see.
@@ -222,7 +224,8 @@ fn within_budget(key: &ClientKey, used: Usage, now_ms: u64) -> Result<(), Refusa
 }
 
 fn client(key: &ClientKey) -> Client {
-    Client { owner: key.name.clone(), no_train: key.no_train, no_record: key.no_record }
+    let ClientKey { name, no_train, no_record, team, .. } = key;
+    Client { owner: name.clone(), no_train: *no_train, no_record: *no_record, team: team.clone() }
 }
 
 #[cfg(test)]

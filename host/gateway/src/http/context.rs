@@ -12,7 +12,7 @@ use std::borrow::Cow;
 pub(crate) const CUT: &str = "x-clawhost-cut";
 
 /// Where a shape has its conversation. Plain text has none.
-fn of(shape: Shape) -> Option<ContextShape> {
+pub(crate) fn of(shape: Shape) -> Option<ContextShape> {
     match shape {
         Shape::Chat => Some(ContextShape::Chat),
         Shape::Responses => Some(ContextShape::Responses),

@@ -7,7 +7,8 @@ use super::attempts::{Attempts, Failure, is_passing, retry_after, share};
 use super::body::{read_whole, too_long};
 use super::context::{self, CUT};
 use super::edits::edits;
-use super::hints::Hints;
+use super::hints::{GUIDANCE, GuidanceWish, Hints};
+use super::reading::{Asked, read};
 use super::responses::{Continued, Keeper};
 use super::serve::Inner;
 use super::shape::Shape;
@@ -19,16 +20,14 @@ use crate::observe::Observation;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use bytes::Bytes;
-use clawhost_capture::Answer;
-use clawhost_core::{
-    AnsweringModel, Digest, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Part, Role,
-    estimated_tokens,
-};
+use clawhost_capture::{Answer, Guided};
+use clawhost_core::{AnsweringModel, Digest, LlmIdentity, ModelError, ModelRequest, ModelResponse, estimated_tokens};
 use clawhost_providers::{Upstream, UpstreamAnswer, UpstreamError};
 use clawhost_wire::context::Context;
+use clawhost_wire::guidance::{guide_request, with_guidance};
 use clawhost_wire::splice::TopLevel;
-use clawhost_wire::{ClientRequest, ErrorKind, WireError, anthropic, completions, openai, responses};
-use serde_json::json;
+use clawhost_wire::{ClientRequest, ErrorKind, completions};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -52,13 +51,6 @@ pub(crate) struct Call {
     pub(crate) client: Client,
     pub(crate) body: Bytes,
     pub(crate) observation: Arc<Observation>,
-}
-
-/// A request as it was read.
-struct Asked {
-    client: ClientRequest,
-    /// Of the responses shape.
-    continued: Option<Continued>,
 }
 
 /// Answers a request.
@@ -105,21 +97,24 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
         .await;
     }
     let Asked { client, continued } = read(gateway, &call, &top, text, forwards).await?;
-    let asking = Asking { gateway, call: &call, top: &top, client: &client, continued: continued.as_ref() };
-    let is_able = |candidate: &Candidate| asking.able(candidate).is_ok();
-    if !served.candidates().any(is_able) {
+    let (continued, no_guidance) = (continued.as_ref(), None);
+    let mut asking = Asking { gateway, call: &call, top: &top, client: &client, continued, guidance: no_guidance };
+    if !served.candidates().any(|candidate| asking.able(candidate).is_ok()) {
         return Err(asking.able(&served.first).err().unwrap_or_else(|| unknown_model(gateway, &alias)));
     }
     let recording = Recording {
         dialect: call.shape.name(),
         model: served.first.source.identity(),
         request: &client.request,
-        previous: continued.as_ref().and_then(Continued::previous).map(str::to_owned),
+        previous: continued.and_then(Continued::previous).map(str::to_owned),
     };
     let mut begun = begin(gateway, &call, &top, &alias, recording);
     if let Some(routing) = &served.routing {
         begun.route(routing, &client.request).await;
     }
+    let guided = guide(gateway, &call, &begun, &client.request).await;
+    asking.guidance = guided.as_ref();
+    let is_able = |candidate: &Candidate| asking.able(candidate).is_ok();
     let chosen = begun.routed.as_ref().and_then(|routed| served.chosen(routed));
     let asked = chosen.as_ref().unwrap_or(&served);
     let mut attempts = Attempts::new(asked, is_able, gateway.now_us());
@@ -194,7 +189,7 @@ pub(crate) fn begin(
         (true, None) => "agent".to_owned(),
     };
     let Recording { dialect, model, request, previous } = recording;
-    gateway.recorder.begin(Seen {
+    let mut begun = gateway.recorder.begin(Seen {
         client: hints.client,
         agent,
         alias: alias.to_owned(),
@@ -204,10 +199,20 @@ pub(crate) fn begin(
         digest: Digest::of(&call.body),
         previous,
         side: hints.side,
+        project: hints.project,
         no_train: hints.no_train || call.client.no_train,
         no_record: call.client.no_record,
         observation: Some(call.observation.clone()),
-    })
+    });
+    begun.guidance = hints.guidance;
+    begun
+}
+
+/// The guidance of a request's session, unless its client wants none. A session that is not recorded has none: its requests would get
+/// different ones.
+async fn guide(gateway: &Inner, call: &Call, begun: &Begun, request: &ModelRequest) -> Option<Guided> {
+    let guide = gateway.guide.as_ref().filter(|guide| guide.is_on() && begun.guidance != GuidanceWish::Off)?;
+    begun.guide(guide.as_ref(), request, call.client.team.as_deref()).await
 }
 
 /// How an attempt ended.
@@ -224,6 +229,8 @@ struct Asking<'a> {
     top: &'a TopLevel<'a>,
     client: &'a ClientRequest,
     continued: Option<&'a Continued>,
+    /// What the session gets beside the client's system text.
+    guidance: Option<&'a Guided>,
 }
 
 impl Asking<'_> {
@@ -264,15 +271,29 @@ impl Asking<'_> {
         (context.tokens() > limit).then_some(context)
     }
 
+    /// The guidance for a candidate: none if its context has no room for it.
+    fn guidance_for(&self, candidate: &Candidate) -> Option<&Guided> {
+        let guided = self.guidance?;
+        let has_room = candidate.max_context.is_none_or(|limit| {
+            let left = limit.saturating_sub(guided.tokens());
+            self.longer_than(left).is_none_or(|context| context.cut(left).is_some())
+        });
+        has_room.then_some(guided)
+    }
+
     /// Asks a candidate. `goes_on`: whether another attempt may follow.
     async fn ask(&self, candidate: &Candidate, goes_on: bool, mut begun: Begun) -> Outcome {
         let Self { gateway, call, client, continued, .. } = self;
+        let guided = self.guidance_for(candidate);
+        begun.guided = guided.cloned();
         let endpoint = self.endpoint(candidate);
         if let Some((upstream, model, passes_key)) = endpoint {
             // The key of a client of this gateway is nobody else's business.
             let passes_key = passes_key && call.client.owner.is_empty();
             let max_context = candidate.max_context;
-            let forward = Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key, max_context };
+            let guidance = guided.and_then(|guided| guided.text.clone());
+            let forward =
+                Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key, max_context, guidance };
             match self.forwarded(forward, candidate.source.identity(), goes_on, begun).await {
                 Ok(outcome) => return outcome,
                 Err(returned) => begun = returned,
@@ -281,7 +302,9 @@ impl Asking<'_> {
                 return Outcome::Answered(refused(call.shape, &refusal, begun));
             }
         }
-        let outcome = translated(gateway, call, client, *continued, (candidate, goes_on), begun).await;
+        let guidance = guided.and_then(|guided| guided.text.as_deref());
+        let client = guided_request(client, guidance);
+        let outcome = translated(gateway, call, &client, *continued, (candidate, goes_on), begun).await;
         if let (Some(_), Outcome::Answered(answer)) = (endpoint, &outcome)
             && answer.status().is_success()
         {
@@ -298,13 +321,21 @@ impl Asking<'_> {
         goes_on: bool,
         mut begun: Begun,
     ) -> Result<Outcome, Begun> {
-        let Self { gateway, call, top, client, continued } = *self;
-        let Forward { upstream, model, passes_key, max_context } = forward;
+        let Self { gateway, call, top, client, continued, .. } = *self;
+        let Forward { upstream, model, passes_key, max_context, guidance } = forward;
         let shape = call.shape;
         let (mut changes, mut adds_usage) = edits(top, client, shape, &model);
         let mut knows = continued.is_none_or(|continued| continued.is_known_to(&identity));
         // Of what an endpoint has stored nothing can be left out.
-        let limit = max_context.filter(|limit| self.longer_than(*limit).is_some());
+        let text = guidance.as_deref();
+        let added = text.and_then(|text| with_guidance(context::of(shape)?, top, text));
+        if text.is_some() && added.is_none() {
+            // The request has no place for it, which its endpoint may tell.
+            begun.guided = None;
+        }
+        let tokens = begun.guided.as_ref().map_or(0, Guided::tokens);
+        changes.extend(added);
+        let limit = max_context.filter(|limit| self.longer_than(limit.saturating_sub(tokens)).is_some());
         knows &= limit.is_none();
         if let (false, Some(continued)) = (knows, continued) {
             changes.extend(continued.expanded());
@@ -385,49 +416,10 @@ fn with_model(mut answer: Response<Body>, candidate: &Candidate) -> Response<Bod
     answer
 }
 
-/// Reads a request.
-async fn read(gateway: &Inner, call: &Call, top: &TopLevel<'_>, text: &str, forwards: bool) -> Result<Asked, Refusal> {
-    let most = gateway.config.max_tokens;
-    let read = match call.shape {
-        Shape::Chat => openai::read_request(text, most),
-        Shape::Messages => anthropic::read_request(text),
-        Shape::Completions => completions::read_request(text).map(|asked| asked.client),
-        Shape::Responses => match responses::read_request(text, most) {
-            Ok(asked) => {
-                let (client, continued) = Continued::of(gateway, &call.client.owner, asked).await?;
-                return Ok(Asked { client, continued: Some(continued) });
-            }
-            Err(error) => Err(error),
-        },
-    };
-    match read {
-        Ok(client) => Ok(Asked { client, continued: None }),
-        // An upstream of the same dialect may know what this program does not: it decides. Nothing is lost from the record.
-        Err(WireError::Request(..)) if forwards => {
-            let model = top.read("model").unwrap_or_default();
-            Ok(Asked { client: unread(top, text, call.shape, model), continued: None })
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
 pub(crate) fn unknown_model(gateway: &Inner, alias: &str) -> Refusal {
     let known = gateway.models.aliases();
     let shown: String = alias.chars().take(100).collect();
     Refusal::new(ErrorKind::UnknownModel, format!("there is no model `{shown}` here; there is {}", known.join(", ")))
-}
-
-/// A request that this program cannot read, as one message.
-fn unread(top: &TopLevel<'_>, text: &str, shape: Shape, model: String) -> ClientRequest {
-    let kept = json!({ shape.dialect().name(): { "type": "unread_request", "request": text } });
-    let message = Message { parts: vec![Part::Other(kept.to_string())], ..Message::text(Role::User, Origin::User, "") };
-    ClientRequest {
-        model,
-        request: ModelRequest { messages: vec![message], ..ModelRequest::default() },
-        stream: top.read("stream").unwrap_or(false),
-        include_usage: false,
-        answers: 1,
-    }
 }
 
 struct Forward {
@@ -435,6 +427,16 @@ struct Forward {
     model: String,
     passes_key: bool,
     max_context: Option<u64>,
+    /// What is added to the client's system text.
+    guidance: Option<String>,
+}
+
+/// The request with guidance.
+fn guided_request<'a>(client: &'a ClientRequest, guidance: Option<&str>) -> Cow<'a, ClientRequest> {
+    let Some(text) = guidance else { return Cow::Borrowed(client) };
+    let mut client = client.clone();
+    guide_request(&mut client.request.messages, text);
+    Cow::Owned(client)
 }
 
 /// The answer of a request that was not answered, after it was recorded.
@@ -457,6 +459,9 @@ pub(crate) fn label(answer: &mut Response<Body>, begun: &Begun) {
     }
     if begun.cut > 0 {
         set(answer, CUT, &begun.cut.to_string());
+    }
+    if let Some(guided) = begun.guided.as_ref().filter(|_| begun.guidance == GuidanceWish::Shown) {
+        set(answer, GUIDANCE, &guided.line());
     }
     if let Some(routed) = &begun.routed {
         set(answer, ROUTE, &format!("{} {}", routed.router, routed.asked()));

@@ -13,6 +13,15 @@ const SESSION_HEADERS: [&str; 3] = ["x-clawhost-session", "x-session-id", "x-cla
 /// Headers in which clients send ids of their own conversations: codex.
 const CONVERSATION_HEADERS: [&str; 3] = ["conversation_id", "session_id", "x-codex-conversation-id"];
 
+/// Headers that name the user whom an agent serves.
+const USER_HEADERS: [&str; 2] = ["x-clawhost-user", "x-user-id"];
+/// Headers that name the project that an agent works on.
+const PROJECT_HEADERS: [&str; 2] = ["x-clawhost-project", "x-workspace-id"];
+/// Fields of OpenAI's dialect that name the user.
+const USER_FIELDS: [&str; 2] = ["user", "safety_identifier"];
+/// The header by which a client asks for no guidance (`off`), or asks what it got (`show`); an answer names it there.
+pub(crate) const GUIDANCE: &str = "x-clawhost-guidance";
+
 /// What a client says of its request beside the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hints {
@@ -21,6 +30,21 @@ pub(crate) struct Hints {
     pub(crate) agent: Option<String>,
     pub(crate) side: Option<bool>,
     pub(crate) no_train: bool,
+    /// The project that it names.
+    pub(crate) project: Option<String>,
+    pub(crate) guidance: GuidanceWish,
+}
+
+/// What a client wants of guidance.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum GuidanceWish {
+    /// It gets guidance.
+    #[default]
+    Given,
+    /// It gets guidance, and is told in a header what it got.
+    Shown,
+    /// It gets none.
+    Off,
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -57,15 +81,27 @@ impl Hints {
         Self {
             client: ClientSession {
                 owner: owner.to_owned(),
+                user: user(headers, body),
                 named: named.and_then(plain),
                 conversation: conversation.as_deref().and_then(plain),
                 group: None,
             },
-            agent: header(headers, "x-clawhost-agent").and_then(plain).or_else(|| of_user_agent(headers)),
+            agent: agent_in(headers),
             side,
             no_train: is_set("x-no-train") || is_set("x-clawloop-no-train"),
+            project: project_in(headers),
+            guidance: match header(headers, GUIDANCE) {
+                Some("off") => GuidanceWish::Off,
+                Some("show") => GuidanceWish::Shown,
+                _ => GuidanceWish::Given,
+            },
         }
     }
+}
+
+/// The agent's name, by a header or as its program names itself.
+pub(crate) fn agent_in(headers: &HeaderMap) -> Option<String> {
+    header(headers, "x-clawhost-agent").and_then(plain).or_else(|| of_user_agent(headers))
 }
 
 /// The program's name in `User-Agent`, as in `OpenAI/Python 1.2`.
@@ -75,6 +111,31 @@ fn of_user_agent(headers: &HeaderMap) -> Option<String> {
     let name: String = text.chars().take_while(is_part).take(40).collect();
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '/'));
     plain(name).map(|name| name.replace('/', "-"))
+}
+
+/// The user whom an agent serves: by a header, or by a field of its dialect.
+fn user(headers: &HeaderMap, body: &TopLevel<'_>) -> Option<String> {
+    let named = user_in(headers);
+    let named = named.or_else(|| USER_FIELDS.iter().find_map(|name| body.read::<String>(name)));
+    named.or_else(|| person_of_metadata(body)).as_deref().and_then(plain)
+}
+
+/// The user that headers name.
+pub(crate) fn user_in(headers: &HeaderMap) -> Option<String> {
+    USER_HEADERS.iter().find_map(|name| header(headers, name)).and_then(plain)
+}
+
+/// The project that headers name.
+pub(crate) fn project_in(headers: &HeaderMap) -> Option<String> {
+    PROJECT_HEADERS.iter().find_map(|name| header(headers, name)).and_then(plain)
+}
+
+/// The person in Anthropic's `metadata.user_id`, unless it is the form in which Claude Code writes a session.
+fn person_of_metadata(body: &TopLevel<'_>) -> Option<String> {
+    let metadata: Value = body.read("metadata")?;
+    let id = metadata.get("user_id")?.as_str()?;
+    let is_person = !id.contains("_session_") && !id.starts_with('{');
+    is_person.then(|| id.to_owned())
 }
 
 /// The session in Anthropic's `metadata.user_id`: Claude Code writes `user_..._session_ID`, or an object with `session_id`. A plain id

@@ -4,13 +4,13 @@ use super::access::Client;
 use super::answer::{Refusal, json};
 use super::exchange::{self, Call};
 use super::held::hold;
-use super::hints::{no_trajectory, plain};
+use super::hints::{no_trajectory, plain, user_in};
 use super::serve::Inner;
 use super::shape::Shape;
 use super::{pass, responses as stored, tokens};
 use crate::models::ServedModel;
 use crate::observe::{Observation, Route, monitoring, observed};
-use crate::{ingest, pool};
+use crate::{feedback, ingest, memory, pool};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -53,6 +53,8 @@ pub(crate) fn router(gateway: Arc<Inner>) -> Router {
         .merge(pool::claw_r1_routes())
         .merge(pool::judge_routes())
         .merge(ingest::routes())
+        .merge(feedback::routes())
+        .merge(memory::routes())
         .route("/generate", post(generate))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
@@ -311,7 +313,8 @@ async fn end_session(State(gateway): Shared, Path(session): Path<String>, reques
         Ok(client) => client,
         Err(refusal) => return refusal.answer(Dialect::OpenAi),
     };
-    match gateway.recorder.end(&client.owner, &session) {
+    let user = user_in(request.headers());
+    match gateway.recorder.end((&client.owner, user.as_deref()), &session) {
         0 => Refusal::new(ErrorKind::NotFound, "there is no open session of this name").answer(Dialect::OpenAi),
         ended => json(200, &value!({"ended": ended})),
     }

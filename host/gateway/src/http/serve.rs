@@ -5,6 +5,7 @@ use super::guard::Guard;
 use super::routes;
 use super::shape::Shape;
 use crate::capture::{Importer, Recorder, Spool};
+use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
 use crate::models::{Models, ServedModel};
 use crate::observe::{Export, Exporting, Observer, Settings};
@@ -61,6 +62,8 @@ pub(crate) struct Inner {
     boot: u64,
     answers: AtomicU64,
     pub(crate) guidance: GuidanceSource,
+    pub(crate) guide: Option<Arc<dyn Guide>>,
+    pub(crate) memory: Option<Arc<dyn MemoryBook>>,
     pub(crate) judge: Option<EpisodeJudge>,
     /// Changes of the data pool, for those that wait for one.
     pool: watch::Sender<()>,
@@ -164,7 +167,20 @@ impl Gateway {
     /// # Errors
     /// The models, the address, the spool or the store cannot be used.
     pub async fn start(config: GatewayConfig, parts: GatewayParts) -> Result<Running, GatewayError> {
-        let GatewayParts { store, clock, secrets, capture_key, models, keys, admin, guidance, judge, new_run } = parts;
+        let GatewayParts {
+            store,
+            clock,
+            secrets,
+            capture_key,
+            models,
+            keys,
+            admin,
+            guidance,
+            guide,
+            memory,
+            judge,
+            new_run,
+        } = parts;
         let models = Models::new(models)?;
         let listen =
             |why: std::io::Error| GatewayError::Listen { address: config.listen.clone(), why: why.to_string() };
@@ -216,6 +232,8 @@ impl Gateway {
             boot,
             answers: AtomicU64::new(0),
             guidance,
+            guide,
+            memory,
             judge,
             pool: watch::Sender::new(()),
             busy: busy.downgrade(),

@@ -148,11 +148,7 @@ fn exchange(messages: Vec<Message>, response: ModelResponse, request: Digest) ->
         run: RunId(UNRECORDED.to_owned()),
         episode: EpisodeId(UNRECORDED.to_owned()),
         index: 0,
-        session: LiveSession {
-            session: UNRECORDED.to_owned(),
-            agent: UNRECORDED.to_owned(),
-            alias: UNRECORDED.to_owned(),
-        },
+        session: LiveSession::new(UNRECORDED, UNRECORDED, UNRECORDED),
         client: ClientSession::default(),
         position: 0,
         at: 0,
@@ -178,6 +174,7 @@ fn exchange(messages: Vec<Message>, response: ModelResponse, request: Digest) ->
         redacted: None,
         cut: 0,
         routed: None,
+        guided: None,
     }
 }
 

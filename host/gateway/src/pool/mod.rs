@@ -15,8 +15,10 @@ mod step;
 mod trainers;
 mod view;
 
+pub(crate) use body::parse;
 pub(crate) use claw_r1::routes as claw_r1_routes;
 pub use judge::EpisodeJudge;
 pub(crate) use judge::routes as judge_routes;
 pub(crate) use native::routes as native_routes;
+pub(crate) use party::{caught_up, read};
 pub(crate) use trainers::routes as trainer_routes;

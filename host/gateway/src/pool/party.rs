@@ -97,7 +97,7 @@ pub(crate) async fn complete(
     let rows = changed(gateway, change).await?;
     let row = rows.into_iter().next().ok_or_else(|| refused(&PoolRefusal::NoTrajectory(id.clone())))?;
     if row.episode.is_some() {
-        gateway.recorder.end(&owner, &id);
+        gateway.recorder.end((&owner, None), &id);
         caught_up(gateway).await?;
         gateway.pool_changed();
     }

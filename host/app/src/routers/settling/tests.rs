@@ -71,7 +71,7 @@ impl Bench {
     }
 
     fn session(id: u64) -> LiveSession {
-        LiveSession { session: format!("s-{id}"), agent: "a".into(), alias: "auto".into() }
+        LiveSession::new(format!("s-{id}"), "a", "auto")
     }
 
     /// A session opens and has an exchange. `decision`: another one than that of the router.
@@ -103,6 +103,9 @@ impl Bench {
             document: "{}".into(),
             pooled: None,
             routed: Some(routed),
+            owner: String::new(),
+            answer_id: None,
+            is_main: true,
         };
         let batch = ExchangeBatch { exchanges: vec![row], ..ExchangeBatch::default() };
         self.workspace.store().record_exchanges(batch).await.unwrap();

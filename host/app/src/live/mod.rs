@@ -1,0 +1,15 @@
+//! What a gateway gives back to the sessions that it records: guidance from a playbook, from skills and from memory.
+//!
+//! [`guide`] chooses it, [`book`] keeps the memory, [`bank`] has the general skills that ship, [`section`] is the configuration.
+
+mod bank;
+mod book;
+mod guide;
+mod section;
+
+pub(crate) use book::LiveMemory;
+pub use book::{
+    MemoryError, MemoryScope, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
+};
+pub(crate) use guide::LiveGuide;
+pub use section::{LiveMode, NoLiveMode, SkillsSection};

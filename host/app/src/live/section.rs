@@ -1,0 +1,116 @@
+//! How much a gateway does beside recording, and what its guidance is made of.
+
+use clawhost_learn::guidance::{GUIDANCE_TOKEN_RANGE, GUIDANCE_TOKENS};
+use serde::Deserialize;
+use std::str::FromStr;
+
+/// Seconds after which endpoints have forgotten the beginning of a conversation. Anthropic keeps it for five minutes, OpenAI for five to ten.
+const CACHE_SECONDS: u64 = 300;
+/// Longest such time: a day.
+const LONGEST_CACHE_SECONDS: u64 = 24 * 60 * 60;
+
+/// How much a gateway does beside recording.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LiveMode {
+    /// It records, and changes nothing of what models see.
+    #[default]
+    Observe,
+    /// Sessions get guidance, and corrections are remembered.
+    Skills,
+}
+
+impl LiveMode {
+    /// All modes.
+    pub const ALL: [Self; 2] = [Self::Observe, Self::Skills];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Skills => "skills",
+        }
+    }
+}
+
+/// Why a text is no mode.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no mode `{0}`; write observe or skills")]
+pub struct NoLiveMode(String);
+
+impl FromStr for LiveMode {
+    type Err = NoLiveMode;
+
+    fn from_str(text: &str) -> Result<Self, NoLiveMode> {
+        let known = Self::ALL.into_iter().find(|mode| mode.name() == text);
+        known.ok_or_else(|| NoLiveMode(clawhost_core::escaped(text, 60)))
+    }
+}
+
+impl<'de> Deserialize<'de> for LiveMode {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What guidance is made of.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkillsSection {
+    /// The playbook. `None`: the only one, if there is one alone.
+    pub playbook: Option<String>,
+    /// Folders with a `SKILL.md` for each skill.
+    #[serde(default)]
+    pub folders: Vec<String>,
+    /// Whether the general skills that ship are used, too.
+    #[serde(default)]
+    pub bank: bool,
+    /// Most estimated tokens of a session's guidance.
+    pub token_budget: Option<u64>,
+    /// Seconds without a request after which a session may get other guidance: its endpoint has forgotten the beginning by then.
+    pub cache_seconds: Option<u64>,
+}
+
+impl SkillsSection {
+    /// Checks its values. The error says what is wrong.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (least, most) = (GUIDANCE_TOKEN_RANGE.start(), GUIDANCE_TOKEN_RANGE.end());
+        if self.token_budget.is_some_and(|tokens| !GUIDANCE_TOKEN_RANGE.contains(&tokens)) {
+            return Err(format!("skills.token_budget: must be from {least} to {most}"));
+        }
+        if self.cache_seconds.is_some_and(|seconds| seconds > LONGEST_CACHE_SECONDS) {
+            return Err(format!("skills.cache_seconds: must be from 0 to {LONGEST_CACHE_SECONDS}"));
+        }
+        Ok(())
+    }
+
+    /// Most estimated tokens of a session's guidance.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.token_budget.unwrap_or(GUIDANCE_TOKENS)
+    }
+
+    /// Milliseconds after which an endpoint has forgotten the beginning of a conversation.
+    pub(crate) fn cache_ms(&self) -> u64 {
+        self.cache_seconds.unwrap_or(CACHE_SECONDS).saturating_mul(1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GatewayFile;
+
+    #[test]
+    fn a_mode_is_read_or_refused() {
+        let check = |text: &str, expect: Result<LiveMode, &str>| match (GatewayFile::parse(text), expect) {
+            (Ok(file), Ok(mode)) => assert_eq!(file.gateway.mode, mode, "{text}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{text}: {why}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        };
+        check("", Ok(LiveMode::Observe));
+        check("[gateway]\nmode = \"skills\"", Ok(LiveMode::Skills));
+        check("[gateway]\nmode = \"skill\"", Err("line 2: there is no mode `skill`; write observe or skills"));
+        check("[skills]\ntoken_budget = 10", Err("skills.token_budget: must be from 50 to 20000"));
+        check("[skills]\ncache_seconds = 100000", Err("skills.cache_seconds"));
+        check("[skills]\nfolder = \"a\"", Err("did you mean `folders`?"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The guidance of a session. It is chosen once and stays: another one would lose the endpoint's cache of the conversation, and the model
+//! would see other advice in the middle of its work. It is chosen anew where that costs nothing: when the client has rewritten the
+//! history, or after the cache has ended.
+
+use crate::guiding::{Guide, Guiding};
+use clawhost_capture::{Exchange, Guided};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The choice for a session.
+#[derive(Debug, Clone)]
+struct Pin {
+    /// With its text. `None`: the session has none.
+    guided: Option<Guided>,
+    /// Whether a record of the session has the text.
+    is_recorded: bool,
+    /// Unix time in milliseconds of the last request that got it.
+    used_ms: u64,
+}
+
+/// The guidance of a session. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Guides {
+    pin: Arc<Mutex<Option<Pin>>>,
+    /// Held while guidance is chosen, so that requests at the same time get the same.
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A request of a session.
+pub(crate) struct GuidedRequest<'a> {
+    pub(crate) guiding: Guiding<'a>,
+    /// Whether it is the first of its session.
+    pub(crate) is_first: bool,
+    /// Whether the client has rewritten the history.
+    pub(crate) is_rewritten: bool,
+}
+
+impl Guides {
+    fn lock(&self) -> MutexGuard<'_, Option<Pin>> {
+        self.pin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// That of a session that comes from this one. Its record needs the text again.
+    pub(crate) fn inherited(&self) -> Self {
+        let pin = self.lock().clone().map(|pin| Pin { is_recorded: false, ..pin });
+        Self { pin: Arc::new(Mutex::new(pin)), ..Self::default() }
+    }
+
+    /// That which records of a session have.
+    pub(crate) fn recorded(exchanges: &[Exchange]) -> Self {
+        let used_ms = exchanges.last().map_or(0, |last| last.at);
+        let last = exchanges.iter().filter_map(|exchange| exchange.guided.as_ref()).rfind(|one| one.text.is_some());
+        let pin = Pin { guided: last.cloned(), is_recorded: true, used_ms };
+        Self { pin: Arc::new(Mutex::new(Some(pin))), ..Self::default() }
+    }
+
+    /// What a request gets. It has its text, and so has the record unless an earlier one has it.
+    pub(crate) async fn of(&self, guide: &dyn Guide, asked: &GuidedRequest<'_>) -> Option<Guided> {
+        let _asking = self.asking.lock().await;
+        let now = asked.guiding.at_ms;
+        let known = self.lock().clone();
+        let stays = |pin: &Pin| !asked.is_rewritten && now.saturating_sub(pin.used_ms) < guide.cache_ms();
+        let pin = match known {
+            Some(pin) if stays(&pin) => Pin { used_ms: now, ..pin },
+            // It began without guidance.
+            None if !asked.is_first && !asked.is_rewritten => Pin { guided: None, is_recorded: true, used_ms: now },
+            Some(former) => {
+                let guided = guide.guide(&asked.guiding).await;
+                let digest = |guided: &Option<Guided>| guided.as_ref().map(|guided| guided.digest);
+                let is_same = digest(&guided) == digest(&former.guided);
+                Pin { is_recorded: former.is_recorded && is_same, guided, used_ms: now }
+            }
+            None => Pin { guided: guide.guide(&asked.guiding).await, is_recorded: false, used_ms: now },
+        };
+        let guided = pin.guided.clone();
+        *self.lock() = Some(pin);
+        guided
+    }
+
+    /// As a record has it.
+    pub(crate) fn for_record(&self, guided: Guided) -> Guided {
+        let is_recorded = self.lock().as_ref().is_some_and(|pin| {
+            pin.is_recorded && pin.guided.as_ref().is_some_and(|known| known.digest == guided.digest)
+        });
+        if is_recorded { guided.without_text() } else { guided }
+    }
+
+    /// A record has the text.
+    pub(crate) fn keep(&self, recorded: &Guided) {
+        if let Some(pin) = self.lock().as_mut()
+            && recorded.text.is_some()
+            && pin.guided.as_ref().is_some_and(|known| known.digest == recorded.digest)
+        {
+            pin.is_recorded = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use clawhost_core::{LiveSession, ModelRequest};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Chooses another text each time.
+    #[derive(Default)]
+    struct Counting(AtomicU64);
+
+    #[async_trait]
+    impl Guide for Counting {
+        fn is_on(&self) -> bool {
+            true
+        }
+
+        async fn guide(&self, _: &Guiding<'_>) -> Option<Guided> {
+            let text = self.0.fetch_add(1, Ordering::Relaxed).to_string();
+            Some(Guided::new(None, vec![text.clone()], text))
+        }
+
+        fn cache_ms(&self) -> u64 {
+            100
+        }
+    }
+
+    async fn text(guides: &Guides, guide: &Counting, (at_ms, is_first, is_rewritten): (u64, bool, bool)) -> String {
+        let (request, session) = (ModelRequest::default(), LiveSession::new("s", "a", "m"));
+        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, at_ms };
+        let guided = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await;
+        guided.and_then(|guided| guided.text).unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn guidance_stays_until_the_history_is_rewritten_or_the_cache_has_ended() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        assert_eq!(text(&guides, &guide, (0, true, false)).await, "0");
+        assert_eq!(text(&guides, &guide, (99, false, false)).await, "0");
+        assert_eq!(text(&guides, &guide, (198, false, false)).await, "0", "each request keeps the cache");
+        assert_eq!(text(&guides, &guide, (298, false, false)).await, "1");
+        assert_eq!(text(&guides, &guide, (299, false, true)).await, "2");
+        let branch = guides.inherited();
+        assert_eq!(text(&branch, &guide, (300, true, false)).await, "2");
+        assert_eq!(text(&branch, &guide, (301, false, true)).await, "3");
+        assert_eq!(text(&guides, &guide, (302, false, false)).await, "2", "a branch changes its own");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_began_without_guidance_gets_none_at_once() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        assert_eq!(text(&guides, &guide, (0, false, false)).await, "");
+        assert_eq!(text(&guides, &guide, (1, false, false)).await, "");
+        assert_eq!(text(&guides, &guide, (200, false, false)).await, "0");
+    }
+
+    #[tokio::test]
+    async fn the_text_is_recorded_once_for_each_session() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        text(&guides, &guide, (0, true, false)).await;
+        let guided = || Guided::new(None, vec!["0".into()], "0".into());
+        let record = |guides: &Guides| guides.for_record(guided()).text.is_some();
+        assert!(record(&guides) && record(&guides), "until a record has it");
+        guides.keep(&guided());
+        assert!(!record(&guides));
+        assert!(record(&guides.inherited()));
+    }
+}

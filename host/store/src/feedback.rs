@@ -1,0 +1,188 @@
+//! Where answers of live traffic are that clients name, and feedback that waits for the end of its session.
+
+use crate::integers::{signed, unsigned};
+use crate::reader::Reader;
+use crate::writer::Store;
+use async_trait::async_trait;
+use clawhost_core::{
+    AnswerPlace, EpisodeId, ExchangeOutcome, ExchangeRow, FeedbackKept, FeedbackReader, FeedbackStore, RunId,
+    StoreError, WaitingFeedback,
+};
+use rusqlite::types::Type;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+
+/// The tables of this module.
+pub(crate) const TABLES: &str = "
+    -- Answers of live traffic by the ids that their clients know.
+    CREATE TABLE answers (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL,
+        turn INTEGER NOT NULL
+    );
+    -- An endpoint may use an id again; the newest answer has the largest number.
+    CREATE INDEX answers_by_id ON answers (id, owner, number);
+    CREATE INDEX answers_by_run ON answers (run);
+    -- Live sessions by their names; the newest has the largest number.
+    CREATE TABLE sessions (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL
+    );
+    CREATE INDEX sessions_by_name ON sessions (name, owner, number);
+    CREATE INDEX sessions_by_run ON sessions (run);
+    -- Feedback about open episodes. A number is never reused, so that none is taken for another.
+    CREATE TABLE feedback (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        episode TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        key TEXT,
+        record TEXT NOT NULL
+    );
+    CREATE INDEX feedback_by_episode ON feedback (run, episode);
+";
+
+/// Most feedback that waits for one episode: a person gives one or two for each turn.
+const WAITING: u64 = 1_000;
+
+/// A session has begun.
+pub(crate) fn opened(
+    transaction: &Transaction<'_>,
+    owner: &str,
+    name: &str,
+    (run, episode): (&str, &str),
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT INTO sessions (name, owner, run, episode) VALUES (?, ?, ?, ?)")?
+        .execute([name, owner, run, episode])?;
+    Ok(())
+}
+
+/// An exchange was recorded that was not before.
+pub(crate) fn answered(transaction: &Transaction<'_>, row: &ExchangeRow) -> rusqlite::Result<()> {
+    let Some(id) = row.answer_id.as_ref().filter(|_| row.outcome == ExchangeOutcome::Complete) else { return Ok(()) };
+    let (run, episode) = (&row.episode.run.0, &row.episode.id.0);
+    transaction
+        .prepare_cached(
+            "INSERT INTO answers (id, owner, run, episode, turn) VALUES (?1, ?2, ?3, ?4,
+             (SELECT count(*) FROM exchanges WHERE run = ?3 AND episode = ?4 AND outcome = 2 AND position < ?5))",
+        )?
+        .execute(params![id, row.owner, run, episode, row.position])?;
+    Ok(())
+}
+
+fn keep(transaction: &Transaction<'_>, feedback: &WaitingFeedback, record: &str) -> rusqlite::Result<FeedbackKept> {
+    let WaitingFeedback { run, episode, at, key, .. } = feedback;
+    let is_open = transaction
+        .prepare_cached("SELECT 1 FROM open_episodes WHERE run = ? AND id = ?")?
+        .exists([&run.0, &episode.0])?;
+    if !is_open {
+        return Ok(FeedbackKept::Ended);
+    }
+    if let Some(key) = key {
+        let known: Option<String> = transaction
+            .prepare_cached("SELECT record FROM feedback WHERE run = ? AND episode = ? AND key = ?")?
+            .query_row([&run.0, &episode.0, key], |row| row.get(0))
+            .optional()?;
+        match known {
+            Some(known) if known == record => return Ok(FeedbackKept::Repeated),
+            Some(_) => return Ok(FeedbackKept::KeyReused),
+            None => {}
+        }
+    }
+    let waiting: u64 = transaction
+        .prepare_cached("SELECT count(*) FROM feedback WHERE run = ? AND episode = ?")?
+        .query_row([&run.0, &episode.0], |row| row.get(0).map(unsigned))?;
+    if waiting >= WAITING {
+        return Ok(FeedbackKept::TooMuch);
+    }
+    transaction
+        .prepare_cached("INSERT INTO feedback (run, episode, at, key, record) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![run.0, episode.0, signed(*at), key, record])?;
+    Ok(FeedbackKept::Waits)
+}
+
+#[async_trait]
+impl FeedbackStore for Store {
+    async fn keep_feedback(&self, feedback: WaitingFeedback) -> Result<FeedbackKept, StoreError> {
+        let door = self.checked("feedback");
+        let (record, key) = (door.record(feedback.record)?, door.record(feedback.key)?);
+        let text = serde_json::to_string(&record).map_err(|error| StoreError::Other(format!("feedback: {error}")))?;
+        let feedback = WaitingFeedback { record, key, ..feedback };
+        self.change(move |transaction| keep(transaction, &feedback, &text)).await
+    }
+
+    async fn drop_feedback(&self, numbers: Vec<u64>) -> Result<(), StoreError> {
+        self.change(move |transaction| {
+            let mut delete = transaction.prepare_cached("DELETE FROM feedback WHERE number = ?")?;
+            numbers.iter().try_for_each(|number| delete.execute([signed(*number)]).map(drop))
+        })
+        .await
+    }
+}
+
+fn place(row: &Row<'_>) -> rusqlite::Result<AnswerPlace> {
+    let turn: Option<i64> = row.get(3)?;
+    Ok(AnswerPlace {
+        owner: row.get(0)?,
+        run: RunId(row.get(1)?),
+        episode: EpisodeId(row.get(2)?),
+        turn: turn.and_then(|turn| u32::try_from(turn).ok()),
+    })
+}
+
+fn waiting(row: &Row<'_>) -> rusqlite::Result<WaitingFeedback> {
+    let record: String = row.get(5)?;
+    let record = serde_json::from_str(&record)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(5, Type::Text, Box::new(error)))?;
+    Ok(WaitingFeedback {
+        number: unsigned(row.get(0)?),
+        run: RunId(row.get(1)?),
+        episode: EpisodeId(row.get(2)?),
+        at: unsigned(row.get(3)?),
+        key: row.get(4)?,
+        record,
+    })
+}
+
+impl FeedbackReader for Reader {
+    fn answer_places(&self, id: &str) -> Result<Vec<AnswerPlace>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT owner, run, episode, turn, max(number) FROM answers WHERE id = ? GROUP BY owner",
+                )?
+                .query_map([id], place)?
+                .collect()
+        })
+    }
+
+    fn session_places(&self, session: &str) -> Result<Vec<AnswerPlace>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT owner, run, episode, NULL, max(number) FROM sessions WHERE name = ? GROUP BY owner",
+                )?
+                .query_map([session], place)?
+                .collect()
+        })
+    }
+
+    fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT f.number, f.run, f.episode, f.at, f.key, f.record FROM feedback f
+                     WHERE NOT EXISTS (SELECT 1 FROM open_episodes o WHERE o.run = f.run AND o.id = f.episode)
+                     ORDER BY f.number LIMIT ?",
+                )?
+                .query_map([signed(limit as u64)], waiting)?
+                .collect()
+        })
+    }
+}

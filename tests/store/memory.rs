@@ -1,0 +1,139 @@
+//! What is remembered, and feedback that waits.
+
+use crate::records::{episode, opened, put, recorded_as, run};
+use clawhost_core::{
+    AnswerPlace, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch, ExchangeOutcome, ExchangeRow,
+    Feedback, FeedbackKept, FeedbackReader as _, FeedbackStore as _, LiveSession, LiveStore as _, MemoryReader as _,
+    MemoryRow, MemoryStore as _, OpenEpisode, Removal, Retention as _, RunId, RunKind, RunRecord, WaitingFeedback,
+};
+use clawhost_store::{Reader, Store};
+use std::collections::BTreeSet;
+
+const RUN: &str = "run-live";
+
+fn memory(scope: &str, id: &str) -> MemoryRow {
+    MemoryRow {
+        scope: scope.into(),
+        id: id.into(),
+        at: 1,
+        expires_at: None,
+        superseded_by: None,
+        document: format!("{{\"of\":\"{id}\"}}"),
+    }
+}
+
+#[tokio::test]
+async fn memory_belongs_to_its_scope_and_what_replaced_it_gives_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.memory_change().unwrap(), 0);
+    store.remember(memory("user:/a", "m-1"), None).await.unwrap();
+    store.remember(memory("user:/b", "m-1"), None).await.unwrap();
+    store.remember(memory("user:/a", "m-2"), Some("m-1".into())).await.unwrap();
+    let shown = || {
+        let rows = reader.memories("user:/a").unwrap();
+        rows.into_iter().map(|row| (row.id, row.superseded_by)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(), [("m-1".to_owned(), Some("m-2".to_owned())), ("m-2".to_owned(), None)]);
+    assert_eq!(reader.memories("user:/b").unwrap()[0].superseded_by, None, "another scope");
+    assert_eq!(reader.memory_scopes().unwrap(), [("user:/a".to_owned(), 2), ("user:/b".to_owned(), 1)]);
+    assert!(store.forget_memory("user:/a".into(), "m-2".into()).await.unwrap());
+    assert!(!store.forget_memory("user:/a".into(), "m-2".into()).await.unwrap());
+    assert_eq!(shown(), [("m-1".to_owned(), None)]);
+    assert_eq!(reader.memory_change().unwrap(), 5);
+}
+
+fn exchange(index: u64, position: u32, id: &str, owner: &str, is_main: bool) -> ExchangeRow {
+    let episode = EpisodeId(format!("ep-{index:04}"));
+    ExchangeRow {
+        episode: OpenEpisode {
+            run: RunId(RUN.into()),
+            id: episode,
+            index,
+            session: LiveSession::new("s", "a", "m"),
+            opened_at: 7,
+        },
+        position,
+        at: 10,
+        outcome: if id.is_empty() { ExchangeOutcome::Failed } else { ExchangeOutcome::Complete },
+        document: "{}".into(),
+        pooled: None,
+        routed: None,
+        owner: owner.into(),
+        answer_id: Some(id.to_owned()).filter(|id| !id.is_empty()),
+        is_main,
+    }
+}
+
+async fn begun(store: &Store, exchanges: Vec<ExchangeRow>) {
+    store.begin_run(&RunRecord { kind: RunKind::Live, ..run(RUN) }).await.unwrap();
+    store.record_exchanges(ExchangeBatch { exchanges, ..ExchangeBatch::default() }).await.unwrap();
+}
+
+fn place(index: u64, turn: Option<u32>, owner: &str) -> AnswerPlace {
+    AnswerPlace { owner: owner.into(), run: RunId(RUN.into()), episode: EpisodeId(format!("ep-{index:04}")), turn }
+}
+
+#[tokio::test]
+async fn answers_are_found_by_their_turn_and_sessions_by_their_newest_conversation() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let exchanges = vec![
+        exchange(0, 0, "one", "k", true),
+        exchange(0, 1, "", "k", true),
+        exchange(0, 2, "two", "k", true),
+        exchange(1, 0, "side", "k", false),
+        exchange(2, 0, "one", "other", true),
+        exchange(3, 0, "again", "k", true),
+        exchange(4, 0, "one", "k", true),
+    ];
+    begun(&store, exchanges).await;
+    let reader = Reader::open(folder.path()).unwrap();
+    let check = |id: &str, expect: &[AnswerPlace]| assert_eq!(reader.answer_places(id).unwrap(), expect, "{id}");
+    check("two", &[place(0, Some(1), "k")]);
+    check("side", &[place(1, Some(0), "k")]);
+    check("one", &[place(4, Some(0), "k"), place(2, Some(0), "other")]);
+    check("none", &[]);
+    assert_eq!(reader.session_places("s").unwrap(), [place(4, None, "k"), place(2, None, "other")]);
+    // They go with their run.
+    let removal = Removal { runs: BTreeSet::from([RunId(RUN.into())]), ..Removal::default() };
+    store.remove(removal).await.unwrap();
+    check("two", &[]);
+    assert_eq!(reader.session_places("s").unwrap(), []);
+}
+
+fn waiting(score: f64, key: Option<&str>) -> WaitingFeedback {
+    WaitingFeedback {
+        number: 0,
+        run: RunId(RUN.into()),
+        episode: EpisodeId("ep-0000".into()),
+        record: Feedback::new(score, "").unwrap().record(),
+        at: 20,
+        key: key.map(str::to_owned),
+    }
+}
+
+#[tokio::test]
+async fn feedback_waits_until_its_episode_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    begun(&store, vec![exchange(0, 0, "one", "k", true)]).await;
+    let reader = Reader::open(folder.path()).unwrap();
+    let keep = async |score: f64, key: Option<&str>| store.keep_feedback(waiting(score, key)).await.unwrap();
+    assert_eq!(keep(1.0, Some("a")).await, FeedbackKept::Waits);
+    assert_eq!(keep(1.0, Some("a")).await, FeedbackKept::Repeated);
+    assert_eq!(keep(0.5, Some("a")).await, FeedbackKept::KeyReused);
+    for _ in 1..1_000 {
+        assert_eq!(keep(0.5, None).await, FeedbackKept::Waits);
+    }
+    assert_eq!(keep(0.5, None).await, FeedbackKept::TooMuch);
+    assert_eq!(reader.due_feedback(10).unwrap(), []);
+    let origin = EpisodeOrigin::live(LiveSession::new("s", "a", "m"));
+    put(&store, vec![recorded_as(Episode { origin, ..episode(RUN, 0) })]).await.unwrap();
+    assert_eq!(keep(0.5, None).await, FeedbackKept::Ended);
+    let due = reader.due_feedback(2).unwrap();
+    assert_eq!(due.iter().map(|one| one.key.as_deref()).collect::<Vec<_>>(), [Some("a"), None]);
+    store.drop_feedback(due.iter().map(|one| one.number).collect()).await.unwrap();
+    assert_eq!(reader.due_feedback(2_000).unwrap().len(), 998);
+}
