@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const ZERO_VARIANCE: f64 = 1e-6;
 
 /// Added to the standard deviation, so that tiny differences are not amplified (as in TRL).
-const STANDARD_DEVIATION_FLOOR: f64 = 1e-4;
+pub(super) const STANDARD_DEVIATION_FLOOR: f64 = 1e-4;
 
 /// The baseline that a reward is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -84,6 +84,7 @@ mod objective;
 mod repetition;
 mod sample;
 mod signal;
+mod single;
 mod staleness;
 #[cfg(test)]
 mod tests;
@@ -106,5 +107,6 @@ pub use objective::{PolicyGradient, RewardTerm};
 pub use repetition::repetition;
 pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
 pub use signal::{IterationSignal, NoSignal, SignalMonitor};
+pub use single::{Single, single_advantages};
 pub use staleness::{Dropped, Staleness};
 pub use updates::Updates;
