@@ -154,4 +154,7 @@ pub enum LearnError {
     /// Settings, features, a decision or an outcome of a router are invalid.
     #[error("router: {0}")]
     Router(String),
+    /// A live session, or a setting of the estimates from live sessions, is invalid. Nothing is changed.
+    #[error("live sessions: {0}")]
+    Live(String),
 }

@@ -8,6 +8,7 @@
 //!   on tasks of another split than the training tasks.
 //! - The weights layer uses [`policy`]: advantages and losses, computed from log-probs that a model provides.
 //! - The router layer ([`router`]) learns which model a session is given, from rewards and prices.
+//! - [`live`] estimates effects from single live sessions, which have neither groups nor pairs.
 //! - [`evolve`] optimises sections of a prompt by reflection.
 //!
 //! Invariants: pure arithmetic on plain numbers, without clock, file, thread or tensor. Equal inputs give equal bytes. A
@@ -26,6 +27,7 @@ mod layer;
 mod lesson;
 pub mod lesson_use;
 pub mod memory;
+pub mod live;
 mod metric;
 mod normal;
 pub mod playbook;
