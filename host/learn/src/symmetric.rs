@@ -25,6 +25,11 @@ impl From<Symmetric> for Vec<Vec<f64>> {
 }
 
 impl Symmetric {
+    /// Zeros, with this many rows.
+    pub(crate) fn zeros(order: usize) -> Self {
+        Self((1..=order).map(|cells| vec![0.0; cells]).collect())
+    }
+
     /// Number of rows.
     pub(crate) fn order(&self) -> usize {
         self.0.len()
@@ -57,6 +62,13 @@ impl Symmetric {
     /// Multiplies every cell.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.0.iter_mut().flatten().for_each(|cell| *cell *= factor);
+    }
+
+    /// Adds another matrix, of at most this order.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (row, other) in self.0.iter_mut().zip(&other.0) {
+            row.iter_mut().zip(other).for_each(|(cell, other)| *cell += other);
+        }
     }
 
     /// Adds `weight v v'`.
