@@ -90,8 +90,8 @@ pub struct LiveEstimate {
     pub effect: f64,
     /// Standard error of the effect, with users as clusters; greater than 0.
     pub standard_error: f64,
-    /// 95 % confidence sequence of the effect: valid however often it is looked at. It assumes that feedback does not depend on arm and outcome
-    /// together.
+    /// 95 % confidence sequence of the effect: valid however often it is looked at, and within the range of effects. It assumes that feedback
+    /// does not depend on arm and outcome together.
     pub interval: (f64, f64),
     /// Evidence that it helps, under the same assumption: an e-value for [`crate::credit::e_bh`]. It is 1 (no evidence) until
     /// [`LiveEstimate::decidable`].
@@ -115,11 +115,14 @@ impl LiveEstimate {
         let moments = Moments::new(factor, scale)?;
         let effect = moments.shown - moments.hidden;
         let standard_error = moments.standard_error(1.0, -1.0);
+        // No effect is larger than the scale, and few users would give an interval that no number can hold.
+        let within = |bound: f64| bound.clamp(-scale.range(), scale.range());
+        let (low, high) = interval_of_few(effect, standard_error, moments.degrees());
         let sums = &factor.feedback;
         let mut estimate = Self {
             effect,
             standard_error,
-            interval: interval_of_few(effect, standard_error, moments.degrees()),
+            interval: (within(low), within(high)),
             help: 1.0,
             harm: 1.0,
             shown: ArmSummary {

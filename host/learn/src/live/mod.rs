@@ -9,7 +9,8 @@
 //! reward of each arm from what was known before the draw: a ridge regression on features and task class, with the deviation of each arm. They
 //! use *earlier* sessions of *other* users only (users are divided in four parts; a part is predicted from the other three), so the expected
 //! score is the effect however wrong they are, also where draws are made once per user. A good prediction only makes the score less
-//! noisy. Weights `1/p` are never clipped: propensities are bounded where they are drawn.
+//! noisy. Predictions are kept on the scale of rewards; weights `1/p` are never clipped: propensities are bounded where they are drawn. A
+//! propensity may change between sessions, also because of what was learned so far, if it is fixed before the draw.
 //!
 //! **Users are the observations.** Effects differ between users, and a user with a thousand sessions is still one user. Scores are averaged by
 //! user; the effect is the weighted mean over users, with weight `n / (1 + 0.1 (n - 1))` for n sessions with feedback; its standard error is
@@ -32,6 +33,28 @@
 //! size at which it falls ([`LiveEstimate::flip_point`]), and arms that give feedback differently often by three standard errors
 //! block it ([`FeedbackDifference`]).
 //!
+//! ```
+//! use clawhost_learn::live::{DrawSeed, Kind, LiveCredit, LiveSession, LiveSettings, OddsRatio, Propensity, Scale};
+//! use clawhost_learn::EntryId;
+//! # fn main() -> Result<(), clawhost_learn::LearnError> {
+//! let seed = DrawSeed::new(b"a secret of the host");
+//! let mut credit = LiveCredit::new(LiveSettings { scale: Scale::Unit, features: 0, odds_ratio: OddsRatio::USUAL })?;
+//! let entry = EntryId("ask for the order number first".into());
+//! for number in 0..400_u64 {
+//!     let (session, user) = (number.to_string(), number / 2);
+//!     let unit = Kind::Rule.unit(&session, "the user's name");
+//!     let draw = seed.draw(unit, entry.clone(), Propensity::new(0.5)?);
+//!     // The session is played. With the entry it succeeds more often.
+//!     let reward = if number % 10 < if draw.shown { 9 } else { 4 } { 1.0 } else { 0.0 };
+//!     let session = LiveSession { user, class: "refunds".into(), features: vec![], draws: vec![draw], reward: Some(reward) };
+//!     credit.observe(&session)?;
+//! }
+//! let estimate = credit.estimate(&entry).ok_or(clawhost_learn::LearnError::Live("no feedback".into()))?;
+//! assert!(estimate.interval.0 > 0.2 && estimate.interval.1 < 0.8);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Where the assumptions end.**
 //!
 //! - *Interference between entries* is averaged over: the effect is the mean over the draws of the other entries, at their propensities. Two
@@ -41,6 +64,7 @@
 //! - *Feedback* biased by more than the odds ratio; users who give feedback for one arm only.
 //! - *Drift*: of the base rate it does no harm, since both arms are from the same time. If the *effect* changes, the estimate is its mean over the
 //!   sessions so far, not its value today. If the mix of tasks or users changes, so does what the mean is over.
+//! - *Propensities* of draws per user that follow the outcomes of few users: a user's later propensity would then depend on the user's draw.
 //! - *Users* are taken as independent draws from those to come. One person under many names, or many under one, breaks the first or wastes the
 //!   second.
 //! - *Order*: whether a session enters, its features and its class must be fixed before the draw. A session that is left out because it went

@@ -62,7 +62,8 @@ impl Plan {
     }
 
     /// The number of sessions with feedback after which an estimate that equals the effect reaches the threshold. About half of all trials decide
-    /// earlier, and four of five within half as many again. `None` if it is more than [`MOST_SESSIONS`].
+    /// earlier, and four of five within half as many again; a little fewer where a few users have most of the sessions, because their weights are
+    /// unequal then. `None` if it is more than [`MOST_SESSIONS`].
     ///
     /// # Errors
     /// A number is outside of its range.

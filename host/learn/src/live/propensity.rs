@@ -1,5 +1,6 @@
 //! Random draws that the host makes when a session starts, each a pure function of a secret and names.
 
+use super::session::EntryDraw;
 use crate::{EntryId, LearnError};
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,11 @@ impl DrawSeed {
         self.uniform("live entry", unit, &entry.0) < propensity.value()
     }
 
+    /// The draw for an entry, as estimates need it.
+    pub fn draw(&self, unit: Unit<'_>, entry: EntryId, propensity: Propensity) -> EntryDraw {
+        EntryDraw { shown: self.shows(unit, &entry, propensity), entry, propensity }
+    }
+
     /// Whether a unit is served by the new version of this name. Like [`DrawSeed::shows`], it is monotone in the share.
     pub fn serves(&self, unit: Unit<'_>, version: &str, share: Share) -> bool {
         self.uniform("live version", unit, version) < share.value()
@@ -202,7 +208,8 @@ mod tests {
         let at = |p: f64, name: &str| seed().shows(Unit::User(name), &entry("a"), Propensity::new(p).unwrap());
         for number in 0..200 {
             let name = format!("u{number}");
-            assert_eq!(at(0.3, &name), at(0.3, &name));
+            let draw = seed().draw(Unit::User(&name), entry("a"), Propensity::new(0.3).unwrap());
+            assert_eq!((draw.shown, draw.propensity.value()), (at(0.3, &name), 0.3));
             assert!(!at(0.3, &name) || at(0.6, &name));
         }
     }

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 /// a few users decide, and 1 wastes most of their sessions; 0.1 has the most power, with effects that differ between users or not.
 const CORRELATION: f64 = 0.1;
 
-/// Most users of one factor. They take some tens of megabytes; an effect that this many do not show is of no use. Sessions of later users are
-/// counted and ignored: who comes first is known before the draw.
-pub const MOST_USERS: usize = 200_000;
+/// Most users of one entry or version. They take some megabytes, and give an effect to about a hundredth of reward: less is of no use. Sessions of
+/// later users are counted and ignored: who comes first is known before the draw.
+pub const MOST_USERS: usize = 50_000;
 
 /// The weight of a user with this many sessions, in sessions.
 fn weight(sessions: f64) -> f64 {

@@ -85,10 +85,11 @@ fn only_numbers_of_the_range_are_odds_ratios() {
     assert_eq!(OddsRatio::default(), OddsRatio::USUAL);
 }
 
-/// What is observed of a mean if feedback depends on the outcome, computed session by session: users with these success rates.
-fn told(rates: &[f64], ratio: f64) -> f64 {
+/// What is observed of these users' success rates if feedback depends on the outcome: over all their sessions, and as the mean over users.
+fn told(rates: &[f64], ratio: f64) -> [f64; 2] {
     let (good, bad) = rates.iter().fold((0.0, 0.0), |(good, bad), rate| (good + rate * ratio, bad + 1.0 - rate));
-    good / (good + bad)
+    let of_users: f64 = rates.iter().map(|rate| rate * ratio / (rate * ratio + 1.0 - rate)).sum();
+    [good / (good + bad), of_users / rates.len() as f64]
 }
 
 proptest! {
@@ -98,11 +99,19 @@ proptest! {
         ratio in 1.0..10.0_f64,
         split in 0.0..1.0_f64,
     ) {
-        // Nothing helps: both arms have the same rates, and together they are biased by the ratio.
-        let shown = told(&rates, ratio.powf(split));
-        let hidden = told(&rates, ratio.powf(split - 1.0));
-        let (most, _) = tilted(hidden, ratio);
-        prop_assert!(shown <= most + 1e-12, "{} > {}", shown, most);
+        // Nothing helps on average: the arms have equal rates, or only equal means. Together they are biased by the ratio.
+        let even = vec![rates.iter().sum::<f64>() / rates.len() as f64; rates.len()];
+        for (with, without) in [(&rates, &rates), (&rates, &even), (&even, &rates)] {
+            let shown = told(with, ratio.powf(split));
+            let hidden = told(without, ratio.powf(split - 1.0));
+            for (shown, hidden) in shown.into_iter().zip(hidden) {
+                let (most, _) = tilted(hidden, ratio);
+                prop_assert!(shown <= most + 1e-12, "help: {} > {}", shown, most);
+                // Mirrored, for harm.
+                let (least, _) = tilted(1.0 - hidden, 1.0 / ratio);
+                prop_assert!(1.0 - shown >= least - 1e-12, "harm: {} < {}", 1.0 - shown, least);
+            }
+        }
     }
 
     #[test]

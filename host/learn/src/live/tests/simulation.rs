@@ -118,3 +118,37 @@ fn the_effect_is_the_mean_over_the_draws_of_other_entries() {
     assert!(found.help[0] <= allowed(0.1) && found.missed <= allowed(0.05), "{found:?}");
     assert!(found.bias.abs() < 0.02, "{found:?}");
 }
+
+/// Trials of many entries at once: two help, one harms, nine do nothing. A verdict ends its trial.
+/// Returns the mean share of wrong ones among the entries found to help, and the mean number of those that help which were found.
+pub(super) fn trial_of_many(runs: u64) -> (f64, f64) {
+    let effects = [&[0.2, 0.2, -0.2][..], &[0.0; 9]].concat();
+    let world = World { effects, activity: 0.5, ..World::default() };
+    let (mut wrong, mut right) = (0.0, 0.0);
+    for run in 0..runs {
+        let (mut service, mut credit) = (Service::new(&world, run), credit());
+        let mut found = Vec::new();
+        for number in 0..SESSIONS {
+            let mut session = service.session(0.5);
+            session.draws.retain(|draw| !found.contains(&draw.entry));
+            credit.observe(&session).unwrap();
+            if number % 25 == 0 {
+                let helps = credit.verdicts(0.1).into_iter().filter(|(_, verdict)| *verdict == Verdict::Helps);
+                for (entry, _) in helps {
+                    credit.end(&entry);
+                    found.push(entry);
+                }
+            }
+        }
+        let helpful = found.iter().filter(|found| **found == entry(0) || **found == entry(1)).count() as f64;
+        right += helpful / runs as f64;
+        wrong += (found.len() as f64 - helpful) / (found.len().max(1) as f64) / runs as f64;
+    }
+    (wrong, right)
+}
+
+#[test]
+fn few_of_many_entries_are_admitted_wrongly() {
+    let (wrong, right) = trial_of_many(RUNS / 3);
+    assert!(wrong <= 0.1 && right >= 1.8, "{wrong} {right}");
+}

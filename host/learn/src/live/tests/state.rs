@@ -1,5 +1,6 @@
 //! Validation, decisions over many entries, and state that can stop and go on.
 
+use super::super::baseline::fold_of;
 use super::world::*;
 use crate::live::*;
 
@@ -23,6 +24,54 @@ fn a_state_that_was_saved_goes_on_with_equal_bytes() {
     assert_eq!(serde_json::to_string(&whole).unwrap(), serde_json::to_string(&resumed).unwrap());
     let estimate = whole.estimate(&entry(0)).unwrap();
     assert_eq!(serde_json::from_str::<LiveEstimate>(&serde_json::to_string(&estimate).unwrap()).unwrap(), estimate);
+}
+
+#[test]
+fn a_trial_that_ends_early_can_be_saved() {
+    let mut credit = credit();
+    credit.observe(&session(1, true, Some(1.0))).unwrap();
+    let ended = credit.end(&entry(0)).unwrap();
+    assert_eq!(ended.interval, (-1.0, 1.0), "nothing is known, and an effect is never larger");
+    assert_eq!(serde_json::from_str::<LiveCredit>(&serde_json::to_string(&credit).unwrap()).unwrap(), credit);
+}
+
+/// Users of one part, who say nothing about each other's rewards: every prediction is the middle.
+fn alike(count: usize) -> Vec<u64> {
+    (0..).filter(|user| fold_of(*user) == 0).take(count).collect()
+}
+
+#[test]
+fn effect_and_standard_error_equal_those_computed_by_hand() {
+    let mut credit = credit();
+    let users = alike(3);
+    for (user, shown, reward) in [(0, true, 1.0), (0, false, 0.0), (1, true, 0.0), (2, false, 1.0)] {
+        credit.observe(&session(users[user], shown, Some(reward))).unwrap();
+    }
+    // Mean scores of the users: (1 + 1)/2, -1 and -1; weights 2/1.1, 1 and 1.
+    let weights = [2.0 / 1.1, 1.0, 1.0];
+    let total: f64 = weights.iter().sum();
+    let effect = (weights[0] - 2.0) / total;
+    let squares: f64 =
+        weights.iter().zip([1.0, -1.0, -1.0]).map(|(weight, score)| (weight * (score - effect)).powi(2)).sum();
+    let alike = total * total / weights.iter().map(|weight| weight * weight).sum::<f64>();
+    // The floor: one reward of two users.
+    let error = (squares / (total * total) * alike / (alike - 1.0) + 0.25).sqrt();
+    let estimate = credit.estimate(&entry(0)).unwrap();
+    assert!((estimate.effect - effect).abs() < 1e-12 && (effect + 0.047_619).abs() < 1e-6, "{estimate:?}");
+    assert!((estimate.standard_error - error).abs() < 1e-12 && (error - 0.914_823).abs() < 1e-6, "{estimate:?}");
+    assert_eq!((estimate.shown.users, estimate.hidden.users), (2.0, 2.0));
+}
+
+#[test]
+fn a_decision_has_to_survive_the_bias_that_the_settings_name() {
+    let verdict = |odds_ratio: OddsRatio| {
+        let mut credit = trusting(odds_ratio);
+        let mut service = Service::new(&World { effects: vec![0.12], ..World::default() }, 8);
+        (0..2_000).for_each(|_| credit.observe(&service.session(0.5)).unwrap());
+        credit.verdicts(0.1)[&entry(0)]
+    };
+    assert_eq!(verdict(OddsRatio::NONE), Verdict::Helps);
+    assert_eq!(verdict(OddsRatio::USUAL), Verdict::Undecided);
 }
 
 #[test]

@@ -148,13 +148,18 @@ impl Service {
     }
 }
 
-/// Estimates without sessions, for the sessions of a service.
+/// Estimates without sessions, for the sessions of a service. Decisions trust the feedback.
 pub(super) fn credit() -> LiveCredit {
-    LiveCredit::new(LiveSettings { scale: Scale::Unit, features: 1, odds_ratio: OddsRatio::NONE }).unwrap()
+    trusting(OddsRatio::NONE)
 }
 
-/// Runs of a simulation. Unoptimised code has time for fewer.
-pub(super) const RUNS: u64 = if cfg!(debug_assertions) { 40 } else { 300 };
+/// The same, with decisions that survive this bias of the feedback.
+pub(super) fn trusting(odds_ratio: OddsRatio) -> LiveCredit {
+    LiveCredit::new(LiveSettings { scale: Scale::Unit, features: 1, odds_ratio }).unwrap()
+}
+
+/// Runs of a simulation.
+pub(super) const RUNS: u64 = 300;
 
 /// What happened over all runs to the first entry, looked at after every session.
 #[derive(Debug, Default)]
