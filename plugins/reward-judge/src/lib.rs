@@ -11,8 +11,13 @@
 //!
 //! With `turns=judge` the model is also asked about every turn, once for each, with what was there up to this turn. Its votes are the
 //! scores of the turns, and do not change the value.
+//!
+//! With `turns=next` every turn is judged by what followed it instead: the next message of the user, or the results of its tool
+//! calls. Votes decide each turn alone; the value is the mean over the turns that were decided. A tie, a vote of neither, and a turn that
+//! nothing follows decide nothing.
 
 mod material;
+mod next;
 
 use clawhost_sdk::llm::{Request, complete_batch, error_text};
 use clawhost_sdk::{
@@ -50,7 +55,11 @@ impl Reward for Judge {
             OptionSpec::new("max_bytes", "24000", "most bytes of the episode that are shown, 1000 to 60000"),
             OptionSpec::new("rubric", RUBRIC, "what makes an episode good"),
             OptionSpec::new("reference", "show", "whether the judge sees the task's reference: show or hide"),
-            OptionSpec::new("turns", "ignore", "judge: ask about every turn, too, once for each; or ignore"),
+            OptionSpec::new(
+                "turns",
+                "ignore",
+                "judge: ask about every turn, too, once for each; next: judge every turn by what followed it; or ignore",
+            ),
         ]
     }
 
@@ -59,17 +68,17 @@ impl Reward for Judge {
     }
 
     fn score(episode: &Episode, context: &Context) -> Result<Verdict> {
-        let Settings { votes, temperature, max_tokens, max_bytes, show_reference, judges_turns } =
-            Settings::of(context)?;
+        let Settings { votes, temperature, max_tokens, max_bytes, show_reference, turns } = Settings::of(context)?;
         if matches!(episode.ending(), Ending::Failed(_)) {
             return Ok(Verdict::NotApplicable("the episode failed".into()));
         }
         let rubric = context.option("rubric").unwrap_or(RUBRIC);
-        let question = |turns| material::question(episode, turns, rubric, show_reference, max_bytes);
+        let question = |turn| material::question(episode, turn, rubric, show_reference, max_bytes);
         let alias = context.option("alias").unwrap_or(ALIAS);
+        let instruction = if turns == Turns::Next { next::INSTRUCTION } else { material::INSTRUCTION };
         let ask = |question: String, number: u64| Request {
             alias: alias.to_owned(),
-            messages: vec![Message::text(Role::System, material::INSTRUCTION), Message::user(question)],
+            messages: vec![Message::text(Role::System, instruction), Message::user(question)],
             tools: Vec::new(),
             max_tokens,
             temperature,
@@ -77,19 +86,18 @@ impl Reward for Judge {
             stop: Vec::new(),
             extra: Vec::new(),
         };
+        if turns == Turns::Next {
+            return next::verdict(episode, max_bytes, votes, ask);
+        }
         let about_all = question(None);
         let asked = (0..votes).map(|number| ask(about_all.clone(), number.into())).collect::<Vec<_>>();
-        let mut counted = [0u32; 3];
-        for vote in voted(&asked)?.into_iter().flatten() {
-            counted.iter_mut().zip(VOTES).filter(|(_, known)| *known == vote).for_each(|(n, _)| *n += 1);
-        }
-        let verdict = decide(counted, votes)?;
-        if !judges_turns || verdict.value().is_none() {
+        let verdict = decide(tally(voted(&asked)?.into_iter().flatten()), votes)?;
+        if turns == Turns::Ignore || verdict.value().is_none() {
             return Ok(verdict);
         }
-        let turns: Vec<usize> = (1..=episode.turns().len()).collect();
-        let mut scores = Vec::with_capacity(turns.len());
-        for some in turns.chunks(TURNS_AT_ONCE) {
+        let numbers: Vec<usize> = (1..=episode.turns().len()).collect();
+        let mut scores = Vec::with_capacity(numbers.len());
+        for some in numbers.chunks(TURNS_AT_ONCE) {
             let asked: Vec<Request> = some.iter().map(|turn| ask(question(Some(*turn)), *turn as u64)).collect();
             // Without a vote nothing can be told.
             scores.extend(voted(&asked)?.into_iter().map(|vote| f64::from(vote.unwrap_or(0))));
@@ -118,7 +126,17 @@ struct Settings {
     max_tokens: u32,
     max_bytes: usize,
     show_reference: bool,
-    judges_turns: bool,
+    turns: Turns,
+}
+
+/// What is asked about turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    Ignore,
+    /// About every turn, by what was there up to it.
+    Judge,
+    /// About every turn, by what followed it.
+    Next,
 }
 
 impl Settings {
@@ -142,12 +160,13 @@ impl Settings {
             "hide" => false,
             other => return Err(format!("reference={other} is neither show nor hide").into()),
         };
-        let judges_turns = match context.option("turns").unwrap_or("ignore") {
-            "judge" => true,
-            "ignore" => false,
-            other => return Err(format!("turns={other} is neither judge nor ignore").into()),
+        let turns = match context.option("turns").unwrap_or("ignore") {
+            "judge" => Turns::Judge,
+            "next" => Turns::Next,
+            "ignore" => Turns::Ignore,
+            other => return Err(format!("turns={other} is neither judge, next nor ignore").into()),
         };
-        Ok(Self { votes, temperature, max_tokens, max_bytes, show_reference, judges_turns })
+        Ok(Self { votes, temperature, max_tokens, max_bytes, show_reference, turns })
     }
 }
 
@@ -161,6 +180,25 @@ fn vote(text: &str) -> Option<i8> {
     inside.trim().trim_start_matches('+').parse().ok().filter(|vote| VOTES.contains(vote))
 }
 
+/// How often each value was voted for.
+fn tally(votes: impl IntoIterator<Item = i8>) -> [u32; 3] {
+    let mut counted = [0u32; 3];
+    for vote in votes {
+        counted.iter_mut().zip(VOTES).filter(|(_, known)| *known == vote).for_each(|(n, _)| *n += 1);
+    }
+    counted
+}
+
+/// The value with more votes than any other.
+fn majority(counted: [u32; 3]) -> Option<i8> {
+    let most = counted.iter().copied().max().filter(|most| *most > 0)?;
+    let mut leaders = VOTES.iter().zip(counted).filter(|(_, count)| *count == most);
+    match (leaders.next(), leaders.next()) {
+        (Some((vote, _)), None) => Some(*vote),
+        _ => None,
+    }
+}
+
 fn decide(counted: [u32; 3], asked: u32) -> Result<Verdict> {
     let votes: u32 = counted.iter().sum();
     if votes == 0 {
@@ -170,14 +208,13 @@ fn decide(counted: [u32; 3], asked: u32) -> Result<Verdict> {
     }
     let most = counted.iter().copied().max().unwrap_or(0);
     let [bad, neither, good] = counted;
-    let tally = format!("{good} good, {neither} neither, {bad} bad, {} without a vote", asked.saturating_sub(votes));
-    let mut leaders = VOTES.iter().zip(counted).filter(|(_, count)| *count == most);
-    match (leaders.next(), leaders.next()) {
-        (Some((vote, _)), None) => Ok(Verdict::scored(f64::from(*vote))
+    let shown = format!("{good} good, {neither} neither, {bad} bad, {} without a vote", asked.saturating_sub(votes));
+    match majority(counted) {
+        Some(vote) => Ok(Verdict::scored(f64::from(vote))
             .with_confidence(f64::from(most) / f64::from(asked))
             .with_part("votes", f64::from(votes))
-            .because(tally)),
-        _ => Ok(Verdict::NotApplicable(format!("the judge is divided: {tally}"))),
+            .because(shown)),
+        None => Ok(Verdict::NotApplicable(format!("the judge is divided: {shown}"))),
     }
 }
 
