@@ -129,6 +129,25 @@ async fn only_the_key_that_owns_the_session_and_the_admin_may_judge_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn feedback_about_a_session_reaches_its_own_user() {
+    let stub = model();
+    let mut bench = bench(&stub, &[]).await;
+    let (ada, bob) = ([("x-clawhost-user", "ada")], [("x-clawhost-user", "bob")]);
+    let in_session = |user: &'static str| [("x-clawhost-user", user), ("x-clawhost-session", "chat")];
+    let of_ada = ask(&bench, &in_session("ada"), &[user("one")]).await;
+    ask(&bench, &in_session("bob"), &[user("one")]).await;
+    let status = async |headers: &[(&'static str, &'static str)], body: Value| give(&bench, headers, body).await.status;
+    assert_eq!(status(&[], json!({"session": "chat", "score": 1})).await, 409, "two users have it");
+    assert_eq!(status(&bob, json!({"response_id": of_ada, "score": 1})).await, 403, "it is not Bob's answer");
+    assert_eq!(status(&ada, json!({"session": "chat", "score": 1})).await, 200);
+    assert_eq!(status(&bob, json!({"session": "chat", "score": -1})).await, 200);
+    // A client that names no user ends the session of all of them.
+    end(&bench, &[], "chat").await;
+    let rewards: Vec<Option<f64>> = bench.episodes().await.iter().map(|episode| episode.reward).collect();
+    assert_eq!(rewards, [Some(1.0), Some(-1.0)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bad_feedback_is_refused_with_the_reason() {
     let stub = model();
     let bench = bench(&stub, &[]).await;

@@ -48,6 +48,7 @@ mod hostile_models;
 mod judged_turns;
 mod learn;
 mod live;
+mod live_scoring;
 mod local_weights;
 mod memory;
 mod mixtures;

@@ -72,8 +72,9 @@ fn a_correction_changes_the_next_session_of_its_own_user_and_of_nobody_else() {
     assert!(ask(&served, &ada, "a3").0.contains("Use metres"));
     // Undone.
     let id = remembered["id"].as_str().unwrap();
-    assert_eq!(memory(&served, "DELETE", &format!("/v1/memory/{id}"), &bob).status, 404, "it is not Bob's");
-    assert_eq!(memory(&served, "DELETE", &format!("/v1/memory/{id}"), &ada).status, 200);
+    let undone = memory(&served, "DELETE", &format!("/v1/memory/{id}"), &[]);
+    assert_eq!((undone.status, undone.json()["scope"].as_str()), (200, Some("user:/ada")), "{undone:?}");
+    assert_eq!(memory(&served, "DELETE", &format!("/v1/memory/{id}"), &[]).status, 404);
     assert_eq!(ask(&served, &ada, "a4").0, "nothing");
 }
 
@@ -96,6 +97,9 @@ fn who_keeps_out_of_learning_teaches_nothing_and_neither_does_an_injection() {
     check(&[], &[], "f", "My key is sk-abcdef1234567890abcdef1234567890", "key");
     check(&[], &[], "g", &"long ".repeat(400), "bytes");
     assert_eq!(ask(&served, &[], "z").0, "nothing");
+    // Neither does what a client writes that is kept out.
+    let body = json!({"text": "Use metres."});
+    assert_eq!(post(&served.address, "/v1/memory", &quiet, &body).status, 403);
     // A gateway that only observes remembers nothing.
     served.terminate();
     let served = Served::start(&bench, &[&spec(&stub)]);
@@ -130,6 +134,7 @@ fn the_owner_reads_searches_adds_and_replaces_its_memory() {
     assert_eq!(status(json!({"text": "x", "supersedes": "m-none"})), 404);
     assert_eq!(status(json!({"text": "x", "scope": "project"})), 422, "it names no project");
     assert_eq!(status(json!({"text": "x".repeat(100_000)})), 413);
+    assert_eq!(status(json!({"text": "x", "expires_days": 0})), 422);
 }
 
 #[test]
@@ -195,8 +200,17 @@ fn skills_of_folders_and_the_bank_are_shown_where_they_apply_and_changes_count_f
     }
     assert!(text.contains("Give the distance in feet."), "{text}");
     assert!(ask(&served, &[], "s1").0.contains("metres"), "a session keeps what it began with");
-    let missing = bench.run(&["serve", "--upstream", &spec(&stub), "--mode", "skills", "--skills", "none"]);
-    assert!(!missing.status.success());
+    std::fs::write(skills.join("distances/SKILL.md"), "no front matter").unwrap();
+    let told = bench.run(&["reload"]);
+    assert!(!told.status.success() && stderr(&told).contains("the guidance of sessions was not changed"), "{told:?}");
+    served.terminate();
+    let refused = |options: &[&str], part: &str| {
+        let told = bench.run(&[&["serve", "--upstream", &spec(&stub)], options].concat());
+        assert!(!told.status.success() && stderr(&told).contains(part), "{told:?}");
+    };
+    refused(&["--mode", "skills", "--skills", "none"], "there is no such folder");
+    refused(&["--mode", "skills", "--playbook", "none"], "there is no playbook `none`");
+    refused(&["--skill-bank"], "the mode is `observe`");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
-use crate::live::{LiveMode, SkillsSection};
+use crate::live::{LiveMode, ScoringSection, SkillsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
@@ -39,6 +39,9 @@ pub struct GatewayFile {
     /// What its guidance is made of.
     #[serde(default)]
     pub skills: SkillsSection,
+    /// The rewards that judge every live episode.
+    #[serde(default)]
+    pub scoring: ScoringSection,
     /// What is redacted in records.
     #[serde(default)]
     pub redaction: RedactionSection,
@@ -219,12 +222,14 @@ impl GatewayFile {
         let log = self.log != started.log;
         let redaction = self.redaction != started.redaction;
         let retention = self.retention != started.retention;
+        let scoring = self.scoring != started.scoring;
         let keys = [
             ("gateway.listen", listen),
             ("tls", tls),
             ("log", log),
             ("redaction", redaction),
             ("retention", retention),
+            ("scoring", scoring),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
     }
@@ -371,5 +376,6 @@ mod tests {
         check("[log]\naccess = true", &["log"]);
         check("[redaction]\nemails = true", &["redaction"]);
         check("[retention]\ndays = 3", &["retention"]);
+        check("[scoring]\nrewards = [\"r.wasm\"]", &["scoring"]);
     }
 }

@@ -164,8 +164,8 @@ impl WatchedGuide {
         Self { guide, file, problem: None }
     }
 
-    /// Takes over what has changed. What cannot be read is reported once, and leaves the guidance as it is.
-    async fn look(&mut self, folder: &Path, request: &ServeRequest, reads_file: bool) {
+    /// Takes over what has changed. What cannot be read is logged once, and leaves the guidance as it is. Returns why it could not be changed.
+    async fn look(&mut self, folder: &Path, request: &ServeRequest, reads_file: bool) -> Option<String> {
         if reads_file && let Ok(file) = GatewayFile::of(folder) {
             self.file = file;
         }
@@ -186,7 +186,8 @@ impl WatchedGuide {
         if let Some(why) = problem.as_ref().filter(|_| problem != self.problem) {
             tracing::error!("the guidance of sessions was not changed: {why}");
         }
-        self.problem = problem;
+        self.problem.clone_from(&problem);
+        problem
     }
 }
 
@@ -245,7 +246,7 @@ pub(crate) async fn watch(watch: Watch) {
         }
         let reads_file = is_asked || now.files != known.files;
         known = now;
-        guide.look(&folder, &request, reads_file).await;
+        let unguided = guide.look(&folder, &request, reads_file).await;
         if weights_due(&configuration, is_asked) || reads_file {
             let plugins = match reads_file {
                 true => {
@@ -254,7 +255,7 @@ pub(crate) async fn watch(watch: Watch) {
                 }
                 false => None,
             };
-            take_over(&configuration, plugins, &running, &announced).await;
+            take_over(&configuration, plugins, &running, (&announced, unguided)).await;
         }
     }
 }
@@ -264,7 +265,7 @@ async fn take_over(
     configuration: &Arc<Mutex<Configuration>>,
     plugins: Option<Result<RouterPlugins, AppError>>,
     running: &Running,
-    announced: &Announced,
+    (announced, unguided): (&Announced, Option<String>),
 ) {
     let configuration = configuration.clone();
     // Weights of local models are read here, while requests go on.
@@ -282,6 +283,10 @@ async fn take_over(
         certificate = change.tls.as_ref().map(|tls| Digest::of(tls.certificate()));
         running.change(change).map(|()| waiting).map_err(|error| error.to_string())
     });
+    let taken = match (taken, unguided) {
+        (Some(Ok(_)), Some(why)) => Some(Err(format!("the guidance of sessions was not changed: {why}"))),
+        (taken, _) => taken,
+    };
     // What the configuration did not bring with it.
     if !replaced.is_empty()
         && !matches!(taken, Some(Ok(_)))

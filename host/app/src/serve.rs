@@ -8,7 +8,7 @@ use crate::gateway_file::{GatewayFile, TlsSection};
 use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
-use crate::live::{LiveGuide, LiveMemory, LiveMode, SkillsSection};
+use crate::live::{LiveGuide, LiveMemory, LiveMode, LiveScoring, SkillsSection};
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
 use crate::routers::{RouterPluginSource, Settling};
@@ -110,6 +110,10 @@ pub struct Serving {
     running: Arc<Running>,
     watching: JoinHandle<()>,
     is_encrypted: bool,
+    /// What sessions get.
+    guidance: Option<String>,
+    /// Judges live episodes.
+    scoring: Option<JoinHandle<()>>,
     /// Tells the watch to look at once.
     asked: Arc<Notify>,
     /// Says where it listens.
@@ -129,6 +133,11 @@ impl Serving {
         origin(reachable(self.address()), self.is_encrypted)
     }
 
+    /// What sessions got at its start beside their clients' own text, for people. `None`: nothing.
+    pub fn guidance(&self) -> Option<&str> {
+        self.guidance.as_deref()
+    }
+
     /// Counts since the start.
     pub fn counts(&self) -> GatewayCounts {
         self.running.counts()
@@ -141,8 +150,10 @@ impl Serving {
 
     /// Ends it in order: requests that are under way end, and everything recorded is in the store.
     pub async fn stop(self) -> GatewayCounts {
-        self.watching.abort();
-        let _ = self.watching.await;
+        for task in std::iter::once(self.watching).chain(self.scoring) {
+            task.abort();
+            let _ = task.await;
+        }
         match Arc::try_unwrap(self.running) {
             Ok(running) => running.stop().await,
             // Only the watch had it too, and that has ended.
@@ -187,7 +198,13 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let aliases = configuration.aliases();
     warn(&keys, aliases.without_prices.clone(), events);
     let (mode, section) = request.live(&file);
+    if mode == LiveMode::Observe && (request.skill_bank || !request.skills.is_empty()) {
+        let why = "skills are shown in the mode `skills` alone, and the mode is `observe`";
+        return Err(RequestError::Other(why.to_owned()).into());
+    }
     let guide = Arc::new(LiveGuide::new(&folder, mode, &section)?);
+    let shown = guide.described();
+    let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
     let parts = GatewayParts {
         store: store(workspace, &folder),
         clock: workspace.clock(),
@@ -218,7 +235,17 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         asked: asked.clone(),
     };
     let watching = tokio::spawn(watch(watching));
-    Ok(Serving { running, watching, is_encrypted: certificate.is_some(), asked, _announced: announced, _lease: lease })
+    let scoring = scoring.map(|scoring| tokio::spawn(scoring.run()));
+    Ok(Serving {
+        running,
+        watching,
+        guidance: shown,
+        scoring,
+        is_encrypted: certificate.is_some(),
+        asked,
+        _announced: announced,
+        _lease: lease,
+    })
 }
 
 fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {

@@ -81,6 +81,9 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
     let no_system = String::new();
     let mut known_system = first.system.as_ref().unwrap_or(&no_system);
     for exchange in exchanges {
+        let changed = (exchange.position > first.position).then(|| other_guidance(guided, exchange)).flatten();
+        log.extend(changed);
+        guided = exchange.guided.as_ref().map(|guided| guided.digest);
         let Some(response) = exchange.answer.complete() else {
             log.push(unanswered(exchange));
             continue;
@@ -103,11 +106,6 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
                 recorder.observe(Observed::messages(results, others))
             }
         };
-        if let Some(Guided { digest, text: Some(text), .. }) = &exchange.guided
-            && guided.replace(*digest).is_some_and(|known| known != *digest)
-        {
-            log.push(format!("exchange {}: other guidance from here on: {text}", exchange.position));
-        }
         if exchange.context_changed {
             log.push(format!("exchange {}: the client cut or rewrote the history before it", exchange.position));
         }
@@ -131,6 +129,19 @@ pub fn assemble(exchanges: &[Exchange], limit: usize, now: u64) -> Result<Episod
     let ending = ending(recorder.is_some(), last, is_cut);
     let recorder = recorder.unwrap_or_else(|| EpisodeRecorder::open(first.messages.clone(), usize::MAX));
     Ok(recorder.close(header(exchanges, first), ending, Closing { log, journal: Vec::new(), at: now }))
+}
+
+/// What is said of guidance that is another than at the exchange before.
+fn other_guidance(before: Option<Digest>, exchange: &Exchange) -> Option<String> {
+    let position = exchange.position;
+    match &exchange.guided {
+        None => before.map(|_| format!("exchange {position}: no guidance")),
+        Some(guided) if before == Some(guided.digest) => None,
+        Some(Guided { text: Some(text), .. }) => {
+            Some(format!("exchange {position}: other guidance from here on: {text}"))
+        }
+        Some(Guided { digest, .. }) => Some(format!("exchange {position}: the guidance of before, {}", digest.short())),
+    }
 }
 
 fn ending(has_turns: bool, last: &Exchange, is_cut: Option<String>) -> Ending {

@@ -259,6 +259,11 @@ impl<T: Clone> Sessions<T> {
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
+    /// The labels of all sessions.
+    pub fn labels(&self) -> impl Iterator<Item = &T> {
+        self.sessions.values().map(|session| &session.label)
+    }
+
     /// Changes the time after which a session without a request ends, in milliseconds.
     pub fn set_idle(&mut self, idle_ms: u64) {
         self.limits.idle_ms = idle_ms;

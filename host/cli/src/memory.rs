@@ -4,9 +4,10 @@ use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use clap::{Args, Subcommand};
 use clawhost_app::{
-    MemoryItem, MemoryKind, NewMemory, Scope, Workspace, WorkspaceSettings, export_memory, forget_memory,
+    MemoryItem, MemoryKind, NewMemory, Scope, SystemClock, Workspace, WorkspaceSettings, export_memory, forget_memory,
     import_memory, list_memory, memory_scopes, remember, time,
 };
+use clawhost_core::Clock as _;
 use serde_json::json;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ pub(crate) async fn run(context: &Context, command: &MemoryCommand) -> anyhow::R
             told(json!({"format": 1, "forgotten": id}), format!("{scope}: forgot {id}"))?;
         }
         MemoryCommand::Export { scope, file } => {
-            let text = export_memory(&*context.reader()?, scope)?;
+            let text = export_memory(&*context.reader()?, scope, SystemClock::default().now_ms())?;
             match file {
                 None => writeln!(out, "{text}")?,
                 Some(file) => std::fs::write(file, text).map_err(|error| unusable(file, &error))?,

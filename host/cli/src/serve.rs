@@ -170,10 +170,16 @@ pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Res
     progress.finish();
     let address = serving.address();
     if context.json() {
-        crate::terminal::json(&serde_json::json!({ "format": 1, "address": address.to_string() }))?;
+        let guidance = serving.guidance();
+        crate::terminal::json(
+            &serde_json::json!({ "format": 1, "address": address.to_string(), "guidance": guidance }),
+        )?;
     } else {
         let mut out = crate::terminal::stdout();
         writeln!(out, "serving on {0}/v1 (OpenAI) and {0} (Anthropic)", serving.origin())?;
+        if let Some(guidance) = serving.guidance() {
+            writeln!(out, "guiding sessions: {guidance}")?;
+        }
         // In the background no terminal sends it.
         let stops = if std::io::stdin().is_terminal() { "; Ctrl-C stops" } else { "" };
         writeln!(out, "recording into {}{stops}", workspace.folder().display())?;

@@ -2,7 +2,7 @@
 //! remembered for its own user, too.
 
 use crate::guiding::{MemoryParty, NewMemory, NotRemembered};
-use crate::http::{Inner, Refusal, answered, body_of, json};
+use crate::http::{Inner, Refusal, answered, body_of, json, user_in, wants_no_train};
 use crate::pool::{caught_up, parse, read};
 use axum::Router;
 use axum::body::Body;
@@ -129,7 +129,7 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
         let given: Given = parse(&body)?;
         let redact = |text: &str| gateway.config.redaction.text(text).unwrap_or_else(|| text.to_owned());
         let (feedback, key) = (given.feedback(redact)?, given.key(&headers)?);
-        let place = find(&gateway, &giver, &given).await?;
+        let place = find(&gateway, &giver, &given, &headers).await?;
         let told = told(&gateway, &place).await?;
         let added = add(&gateway, &place, feedback.at_turn(place.turn), key).await?;
         let correction = given.correction.as_deref().map(str::trim).filter(|text| !text.is_empty());
@@ -152,7 +152,7 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
 }
 
 /// The place that feedback is about, if its giver may give feedback there.
-async fn find(gateway: &Inner, giver: &Giver, given: &Given) -> Result<AnswerPlace, Refusal> {
+async fn find(gateway: &Inner, giver: &Giver, given: &Given, headers: &HeaderMap) -> Result<AnswerPlace, Refusal> {
     let (what, name, is_answer) = match (&given.response_id, &given.session) {
         (Some(id), None) => ("answer", id.clone(), true),
         (None, Some(name)) => ("session", name.clone(), false),
@@ -174,18 +174,33 @@ async fn find(gateway: &Inner, giver: &Giver, given: &Given) -> Result<AnswerPla
     if found.is_empty() {
         return Err(Refusal::new(ErrorKind::NotFound, format!("there is no {what} `{shown}` here")));
     }
-    let mut own = found.into_iter().filter(|place| owner.is_none_or(|owner| place.owner == owner));
-    match (own.next(), own.next()) {
-        (Some(place), None) => Ok(place),
-        (Some(_), Some(_)) => {
-            let why = format!("several keys have the {what} `{shown}`: owner must say which");
-            Err(Refusal::new(ErrorKind::Conflict, why))
-        }
-        (None, _) => {
-            let why = format!("the {what} `{shown}` belongs to another key; only that key or the admin may judge it");
-            Err(Refusal::new(ErrorKind::Forbidden, why))
-        }
+    let own: Vec<AnswerPlace> =
+        found.into_iter().filter(|place| owner.is_none_or(|owner| place.owner == owner)).collect();
+    if own.is_empty() {
+        return Err(match giver {
+            Giver::Admin => {
+                Refusal::new(ErrorKind::NotFound, format!("no session of this owner has the {what} `{shown}`"))
+            }
+            Giver::Client(_) => {
+                let why = "belongs to another key; only that key or the admin may judge it";
+                Refusal::new(ErrorKind::Forbidden, format!("the {what} `{shown}` {why}"))
+            }
+        });
     }
+    let user = user_in(headers);
+    let mut own = own.into_iter().filter(|place| user.is_none() || place.user == user);
+    let Some(place) = own.next() else {
+        let why = format!("the {what} `{shown}` is of another user than the header x-clawhost-user names");
+        return Err(Refusal::new(ErrorKind::Forbidden, why));
+    };
+    // An endpoint may use an id again, and the newest answer is meant. A name of a session may be that of several users.
+    if !is_answer && own.next().is_some() {
+        let why = format!(
+            "several sessions have the name `{shown}`: name the user in the header x-clawhost-user, or the owner"
+        );
+        return Err(Refusal::new(ErrorKind::Conflict, why));
+    }
+    Ok(place)
 }
 
 /// The session of a place, as far as feedback needs it.
@@ -284,12 +299,11 @@ async fn remember(
 ) -> Value {
     let refused = |why: &str| value!({"remembered": false, "why": why});
     let Some(memory) = &gateway.memory else { return refused("this gateway has no memory") };
-    let wants_none = headers.get("x-no-train").is_some_and(|value| matches!(value.as_bytes(), b"1" | b"true"));
     let is_kept_out = match giver {
         Giver::Client(client) => client.no_train || client.no_record,
         Giver::Admin => false,
     };
-    if told.no_train || wants_none || is_kept_out {
+    if told.no_train || wants_no_train(headers) || is_kept_out {
         return refused("its client keeps the session out of learning");
     }
     let episode = format!("{}/{}", place.run, place.episode);
@@ -297,8 +311,7 @@ async fn remember(
     let party = MemoryParty { owner: &place.owner, team: None, session: &told.session };
     match memory.remember(party, new).await {
         Ok(item) => {
-            let header = told.session.user.iter().map(|user| format!(" with the header x-clawhost-user: {user}"));
-            let undo = format!("DELETE /v1/memory/{}{}", item.id, header.collect::<String>());
+            let undo = format!("DELETE /v1/memory/{}", item.id);
             value!({"remembered": true, "id": item.id, "scope": item.scope, "undo": undo})
         }
         Err(NotRemembered::Refused(why) | NotRemembered::Unavailable(why)) => refused(&why),

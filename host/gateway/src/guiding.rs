@@ -112,9 +112,9 @@ pub trait MemoryBook: Send + Sync {
         level: Option<&str>,
         query: Option<&str>,
     ) -> Result<Vec<MemoryItem>, NotRemembered>;
-    /// Forgets a memory of a party's scopes.
+    /// Forgets a memory of any user, project or agent behind a key. What a team remembers belongs to its operator. Returns the scope.
     ///
     /// # Errors
     /// There is none of this id, or the memory cannot be written.
-    async fn forget(&self, party: MemoryParty<'_>, id: &str) -> Result<(), NotRemembered>;
+    async fn forget(&self, owner: &str, id: &str) -> Result<String, NotRemembered>;
 }

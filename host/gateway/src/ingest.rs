@@ -2,7 +2,7 @@
 //! those of ClawLoop's server, so that its n8n workflows work by changing the address.
 
 use crate::capture::{Done, Seen};
-use crate::http::{Inner, Refusal, body_of, json, open_client, plain};
+use crate::http::{Inner, Refusal, body_of, json, open_client, plain, wants_no_train};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -157,7 +157,7 @@ impl Conversation {
         if answers.is_empty() {
             return Err(invalid("messages: there is no message of the assistant"));
         }
-        let no_train = client.no_train || headers.get("x-no-train").is_some_and(|value| value == "1");
+        let no_train = client.no_train || wants_no_train(headers);
         let mut episode = None;
         for at in answers {
             let request = ModelRequest {

@@ -1,7 +1,7 @@
 //! What is remembered of a client's user, project and agent: its owner reads, searches, adds and forgets it.
 
 use crate::guiding::{MemoryBook, MemoryParty, NewMemory, NotRemembered};
-use crate::http::{Inner, Refusal, agent_in, answered, body_of, json, open_client, project_in, user_in};
+use crate::http::{Inner, Refusal, agent_in, answered, body_of, json, project_in, user_in, wants_no_train};
 use crate::pool::parse;
 use axum::Router;
 use axum::body::Body;
@@ -49,15 +49,18 @@ struct Asker {
     owner: String,
     team: Option<String>,
     session: LiveSession,
+    /// Whether its client keeps it out of learning.
+    is_kept_out: bool,
 }
 
 impl Asker {
     fn of(gateway: &Inner, headers: &HeaderMap) -> Result<Self, Refusal> {
-        let client = open_client(gateway, headers)?;
+        let client = gateway.access.admit(headers)?;
         let agent = if client.owner.is_empty() { agent_in(headers) } else { Some(client.owner.clone()) };
         let mut session = LiveSession::new("", agent.unwrap_or_default(), "");
         (session.user, session.project) = (user_in(headers), project_in(headers));
-        Ok(Self { owner: client.owner, team: client.team, session })
+        let is_kept_out = client.no_train || client.no_record || wants_no_train(headers);
+        Ok(Self { owner: client.owner, team: client.team, session, is_kept_out })
     }
 
     fn party(&self) -> MemoryParty<'_> {
@@ -107,6 +110,10 @@ async fn add(State(gateway): Shared, request: Request) -> Response<Body> {
             return Err(Refusal::new(ErrorKind::TooLarge, format!("a memory has at most {BODY_BYTES} bytes")));
         }
         let New { text, kind, scope, supersedes, expires_days } = parse(&body)?;
+        if asker.is_kept_out {
+            let why = "nothing is remembered of what is kept out of learning";
+            return Err(Refusal::new(ErrorKind::Forbidden, why));
+        }
         if scope.as_deref() == Some(TEAM) {
             let why = "scope: what a team remembers, its operator writes (`clawhost memory add`)";
             return Err(Refusal::new(ErrorKind::Forbidden, why));
@@ -125,8 +132,8 @@ async fn add(State(gateway): Shared, request: Request) -> Response<Body> {
 async fn forget(State(gateway): Shared, Path(id): Path<String>, headers: HeaderMap) -> Response<Body> {
     let answer = async {
         let asker = Asker::of(&gateway, &headers)?;
-        memory(&gateway)?.forget(asker.party(), &id).await.map_err(refused)?;
-        Ok(json(200, &value!({"id": id, "forgotten": true})))
+        let scope = memory(&gateway)?.forget(&asker.owner, &id).await.map_err(refused)?;
+        Ok(json(200, &value!({"id": id, "scope": scope, "forgotten": true})))
     };
     answered(Dialect::OpenAi, answer.await)
 }

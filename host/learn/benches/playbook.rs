@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
+use clawhost_learn::guidance::{GUIDANCE_TOKENS, GuidanceSources};
+use clawhost_learn::memory::{Memory, MemoryKind, MemorySource, Scope, ScopeLevel, ScopeMemory};
 use clawhost_learn::playbook::safety::escape;
 use clawhost_learn::playbook::{Index, Playbook, render};
 use clawhost_learn::{Entry, Lesson};
@@ -110,6 +112,22 @@ fn main() {
 
     let thousand = Playbook { sections: BTreeMap::new(), entries: mixed.iter().take(1_000).cloned().collect() };
     measure("digest of 1,000 entries", || thousand.digest().prefix_u64() as usize % 10);
+
+    let memories: Vec<Memory> = (0..20)
+        .filter_map(|n| {
+            Memory::read(MemoryKind::Fact, &format!("The number of thing{n} is {n}."), MemorySource::Written).ok()
+        })
+        .collect();
+    let scope = Scope::new(ScopeLevel::User, "", "ada");
+    let memory: Vec<ScopeMemory> =
+        scope.into_iter().map(|scope| ScopeMemory { scope, memories: memories.clone() }).collect();
+    let skills = entries(40, |n| prose(20_000 + n));
+    let sources = GuidanceSources::new(Some((thousand.clone(), &BTreeMap::new())), skills, GUIDANCE_TOKENS);
+    let question = "Question 7: what is the capital of Norway, and since when?";
+    measure("guidance of a session: 1,000 entries, 40 skills, 20 memories", || {
+        sources.guide(&memory, question).text.len()
+    });
+    measure("  for a text of 200 words with 20 facts", || sources.guide(&memory, &text).text.len());
 
     let hundred: Vec<&Entry> = mixed.iter().take(100).collect();
     let sections = BTreeMap::from([("house rules".to_owned(), "Be polite and brief.\n".repeat(20))]);

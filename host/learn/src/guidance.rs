@@ -4,16 +4,17 @@
 use crate::Entry;
 use crate::harness::PlaybookView;
 use crate::memory::{ScopeMemory, remembered};
-use crate::playbook::{Index, Playbook, TOKEN_BUDGET, safety::escape};
+use crate::playbook::{Index, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
 use crate::{EntryId, estimated_tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Default budget of a session's guidance in tokens.
+/// Default budget of a session's playbook and skills in tokens. Memory may take a third of it in addition.
 pub const GUIDANCE_TOKENS: u64 = TOKEN_BUDGET;
 /// Budgets that make sense: below, no lesson fits; above, guidance would displace the conversation.
 pub const GUIDANCE_TOKEN_RANGE: std::ops::RangeInclusive<u64> = 50..=20_000;
 
-/// The part of the budget that memory may take: a third. What it leaves is not used by others, so that a playbook is shown alike to all.
+/// The part of the budget that memory may take beside it: a third. A playbook then has the budget that it was compared with, and is shown alike
+/// to all.
 const MEMORY_SHARE: u64 = 3;
 /// Most general skills in a session. More would be read as a list of rules, and a request needs one or two.
 const SKILLS: usize = 4;
@@ -38,19 +39,26 @@ pub struct SessionGuidance {
     pub text: String,
     /// Ids of what is in it, in its order: of memory, of the playbook, of skills.
     pub shown: Vec<String>,
+    /// Whether something of the playbook is in it.
+    pub has_lessons: bool,
 }
 
 impl GuidanceSources {
-    /// The sources: a served playbook with the measured effects of its entries, and general skills. `budget`: estimated tokens of all of it.
+    /// The sources: a served playbook with the measured effects of its entries, and general skills. `budget`: estimated tokens of both; sections
+    /// of a playbook are always shown.
     pub fn new(playbook: Option<(Playbook, &BTreeMap<EntryId, f64>)>, skills: Vec<Entry>, budget: u64) -> Self {
-        let own = budget.saturating_sub(budget / MEMORY_SHARE).saturating_sub(estimated_tokens(INTRODUCTION));
         let known: BTreeSet<EntryId> =
             playbook.iter().flat_map(|(playbook, _)| &playbook.entries).map(|entry| entry.id.clone()).collect();
         let mut seen = known;
         let skills: Vec<Entry> = skills.into_iter().filter(|skill| seen.insert(skill.id.clone())).collect();
-        let playbook = playbook.map(|(playbook, worth)| PlaybookView::serving(playbook, worth, own));
+        let playbook = playbook.map(|(playbook, worth)| PlaybookView::serving(playbook, worth, budget));
         let index = Index::new(&skills);
         Self { playbook, skills, index, budget }
+    }
+
+    /// Number of general skills.
+    pub fn skills(&self) -> usize {
+        self.skills.len()
     }
 
     /// The guidance for a session. `text`: what its user asked.
@@ -59,8 +67,8 @@ impl GuidanceSources {
         let chosen = self.playbook.as_ref().map(|view| view.choose(0, 0, 1, text));
         let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
-        let used = estimated_tokens(INTRODUCTION) + estimated_tokens(&memory) + estimated_tokens(lessons);
-        let skills = self.skills(text, self.budget.saturating_sub(used));
+        let has_lessons = !lessons.is_empty();
+        let skills = self.applying(text, self.budget.saturating_sub(estimated_tokens(lessons)));
         shown.extend(skills.iter().map(|skill| skill.id.0.clone()));
         let prompts = skills.iter().map(|skill| skill.lesson.prompt());
         let skills = match skills.is_empty() {
@@ -72,16 +80,18 @@ impl GuidanceSources {
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         match said.len() {
             ..2 => SessionGuidance::default(),
-            _ => SessionGuidance { text: said.join("\n\n"), shown },
+            _ => SessionGuidance { text: said.join("\n\n"), shown, has_lessons },
         }
     }
 
     /// The most relevant skills that fit.
-    fn skills(&self, text: &str, tokens: u64) -> Vec<&Entry> {
+    fn applying(&self, text: &str, tokens: u64) -> Vec<&Entry> {
         let mut room = tokens.saturating_sub(estimated_tokens(SKILLS_HEADING));
         let mut chosen = Vec::new();
         for hit in self.index.relevant(text) {
-            let Some(skill) = self.skills.get(hit.position).filter(|_| hit.score > 0.0 && chosen.len() < SKILLS) else {
+            let Some(skill) =
+                self.skills.get(hit.position).filter(|_| hit.score >= RELEVANT_SHARE && chosen.len() < SKILLS)
+            else {
                 continue;
             };
             if let Some(left) = room.checked_sub(skill.lesson.tokens()) {
@@ -97,7 +107,7 @@ impl GuidanceSources {
 mod tests {
     use super::*;
     use crate::Lesson;
-    use crate::memory::{Memory, MemoryKind, MemorySource, ScopeLevel};
+    use crate::memory::{Memory, MemoryKind, MemorySource};
     use crate::playbook::FEW_PROSE_ENTRIES;
     use proptest::prelude::*;
 
@@ -107,7 +117,7 @@ mod tests {
 
     fn memory(text: &str) -> Vec<ScopeMemory> {
         let memory = Memory::read(MemoryKind::Preference, text, MemorySource::Written).unwrap();
-        vec![ScopeMemory { level: ScopeLevel::User, memories: vec![memory] }]
+        vec![ScopeMemory { scope: "user:/".parse().unwrap(), memories: vec![memory] }]
     }
 
     fn sources(playbook: &[&str], skills: Vec<Entry>, budget: u64) -> GuidanceSources {
@@ -127,6 +137,13 @@ mod tests {
         );
         assert_eq!(guided.shown.len(), 3);
         assert_eq!(sources.guide(&[], "hello"), SessionGuidance::default());
+    }
+
+    #[test]
+    fn of_few_skills_only_those_that_apply_are_shown() {
+        let sources = sources(&[], entries(&["when asked how far away something is: use metres"]), 500);
+        assert_eq!(sources.guide(&[], "how do I cook rice?"), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], "how far away is Bern?").shown.len(), 1);
     }
 
     #[test]
@@ -157,11 +174,12 @@ mod tests {
         ) {
             let memory = Memory::read(MemoryKind::Fact, &format!("x {remembered}"), MemorySource::Written);
             let memory: Vec<ScopeMemory> = memory.into_iter()
-                .map(|memory| ScopeMemory { level: ScopeLevel::User, memories: vec![memory] }).collect();
+                .map(|memory| ScopeMemory { scope: "user:/".parse().unwrap(), memories: vec![memory] }).collect();
             let lessons: Vec<&str> = lessons.iter().map(String::as_str).collect();
             let skills: Vec<&str> = skills.iter().map(String::as_str).collect();
             let guided = sources(&lessons, entries(&skills), budget).guide(&memory, "x");
-            prop_assert!(estimated_tokens(&guided.text) <= budget + 1, "{}", guided.text);
+            let most = budget + budget / MEMORY_SHARE + estimated_tokens(INTRODUCTION) + 2;
+            prop_assert!(estimated_tokens(&guided.text) <= most, "{}", guided.text);
         }
     }
 }

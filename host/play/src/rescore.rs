@@ -185,8 +185,8 @@ fn settle(
 ///
 /// # Errors
 /// The store fails. Verdicts recorded before are intact.
-pub async fn score_stored(
-    source: &mut dyn EpisodeSource,
+pub async fn score_stored<S: EpisodeSource>(
+    source: &mut S,
     rules: &[ScoringRule],
     (store, clock): (&dyn EpisodeStore, &dyn Clock),
     how: Rescoring,

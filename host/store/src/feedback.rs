@@ -5,8 +5,8 @@ use crate::reader::Reader;
 use crate::writer::Store;
 use async_trait::async_trait;
 use clawhost_core::{
-    AnswerPlace, EpisodeId, ExchangeOutcome, ExchangeRow, FeedbackKept, FeedbackReader, FeedbackStore, RunId,
-    StoreError, WaitingFeedback,
+    AnswerPlace, EpisodeId, ExchangeOutcome, ExchangeRow, FeedbackKept, FeedbackReader, FeedbackStore, LiveSession,
+    RunId, StoreError, WaitingFeedback,
 };
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
@@ -18,6 +18,7 @@ pub(crate) const TABLES: &str = "
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL,
         owner TEXT NOT NULL,
+        user TEXT,
         run TEXT NOT NULL,
         episode TEXT NOT NULL,
         turn INTEGER NOT NULL
@@ -30,6 +31,7 @@ pub(crate) const TABLES: &str = "
         number INTEGER PRIMARY KEY,
         name TEXT NOT NULL,
         owner TEXT NOT NULL,
+        user TEXT,
         run TEXT NOT NULL,
         episode TEXT NOT NULL
     );
@@ -54,12 +56,12 @@ const WAITING: u64 = 1_000;
 pub(crate) fn opened(
     transaction: &Transaction<'_>,
     owner: &str,
-    name: &str,
+    session: &LiveSession,
     (run, episode): (&str, &str),
 ) -> rusqlite::Result<()> {
     transaction
-        .prepare_cached("INSERT INTO sessions (name, owner, run, episode) VALUES (?, ?, ?, ?)")?
-        .execute([name, owner, run, episode])?;
+        .prepare_cached("INSERT INTO sessions (name, owner, user, run, episode) VALUES (?, ?, ?, ?, ?)")?
+        .execute(params![session.session, owner, session.user, run, episode])?;
     Ok(())
 }
 
@@ -69,10 +71,10 @@ pub(crate) fn answered(transaction: &Transaction<'_>, row: &ExchangeRow) -> rusq
     let (run, episode) = (&row.episode.run.0, &row.episode.id.0);
     transaction
         .prepare_cached(
-            "INSERT INTO answers (id, owner, run, episode, turn) VALUES (?1, ?2, ?3, ?4,
+            "INSERT INTO answers (id, owner, user, run, episode, turn) VALUES (?1, ?2, ?6, ?3, ?4,
              (SELECT count(*) FROM exchanges WHERE run = ?3 AND episode = ?4 AND outcome = 2 AND position < ?5))",
         )?
-        .execute(params![id, row.owner, run, episode, row.position])?;
+        .execute(params![id, row.owner, run, episode, row.position, row.episode.session.user])?;
     Ok(())
 }
 
@@ -127,11 +129,12 @@ impl FeedbackStore for Store {
 }
 
 fn place(row: &Row<'_>) -> rusqlite::Result<AnswerPlace> {
-    let turn: Option<i64> = row.get(3)?;
+    let turn: Option<i64> = row.get(4)?;
     Ok(AnswerPlace {
         owner: row.get(0)?,
-        run: RunId(row.get(1)?),
-        episode: EpisodeId(row.get(2)?),
+        user: row.get(1)?,
+        run: RunId(row.get(2)?),
+        episode: EpisodeId(row.get(3)?),
         turn: turn.and_then(|turn| u32::try_from(turn).ok()),
     })
 }
@@ -155,7 +158,8 @@ impl FeedbackReader for Reader {
         self.query(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT owner, run, episode, turn, max(number) FROM answers WHERE id = ? GROUP BY owner",
+                    "SELECT owner, user, run, episode, turn, max(number) AS newest FROM answers WHERE id = ?
+                     GROUP BY owner, user ORDER BY newest DESC",
                 )?
                 .query_map([id], place)?
                 .collect()
@@ -166,7 +170,8 @@ impl FeedbackReader for Reader {
         self.query(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT owner, run, episode, NULL, max(number) FROM sessions WHERE name = ? GROUP BY owner",
+                    "SELECT owner, user, run, episode, NULL, max(number) AS newest FROM sessions WHERE name = ?
+                     GROUP BY owner, user ORDER BY newest DESC",
                 )?
                 .query_map([session], place)?
                 .collect()

@@ -57,18 +57,9 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
     for row in rows {
         let ExchangeRow { episode, position, at, outcome, document, pooled, routed, .. } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
-        let LiveSession { session, agent, alias, user, project } = session;
-        let opened = open.execute(params![
-            run.0,
-            id.0,
-            signed(*index),
-            session,
-            agent,
-            alias,
-            user,
-            project,
-            signed(*opened_at)
-        ])?;
+        let LiveSession { session: name, agent, alias, user, project } = session;
+        let opened =
+            open.execute(params![run.0, id.0, signed(*index), name, agent, alias, user, project, signed(*opened_at)])?;
         if opened > 0 && row.is_main {
             feedback::opened(transaction, &row.owner, session, (&run.0, &id.0))?;
         }
@@ -164,6 +155,26 @@ impl LiveReader for Reader {
             let stored =
                 connection.prepare_cached("SELECT segment, offset FROM spool")?.query_row([], place).optional()?;
             Ok(stored.unwrap_or_default())
+        })
+    }
+
+    fn ended_after(&self, number: u64, limit: usize) -> Result<Vec<(u64, Option<String>)>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT number, CASE WHEN live THEN run || '/' || id END FROM episode_rows WHERE number > ?
+                     ORDER BY number LIMIT ?",
+                )?
+                .query_map([signed(number), signed(limit as u64)], |row| Ok((row.get(0).map(unsigned)?, row.get(1)?)))?
+                .collect()
+        })
+    }
+
+    fn newest_ended(&self) -> Result<u64, StoreError> {
+        self.query(|connection| {
+            let newest: Option<i64> =
+                connection.prepare_cached("SELECT max(number) FROM episodes")?.query_row([], |row| row.get(0))?;
+            Ok(newest.map_or(0, unsigned))
         })
     }
 

@@ -5,7 +5,7 @@ use crate::reader::Reader;
 use crate::writer::Store;
 use async_trait::async_trait;
 use clawhost_core::{MemoryReader, MemoryRow, MemoryStore, StoreError};
-use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Row, Transaction, params};
 
 /// The tables of this module.
 pub(crate) const TABLES: &str = "
@@ -21,21 +21,8 @@ pub(crate) const TABLES: &str = "
         document TEXT NOT NULL,
         UNIQUE (scope, id)
     );
-    -- One row: how often the table above was changed.
-    CREATE TABLE memory_changes (
-        number INTEGER PRIMARY KEY CHECK (number = 1),
-        change INTEGER NOT NULL
-    );
+    CREATE INDEX memories_by_id ON memories (id);
 ";
-
-fn changed(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO memory_changes (number, change) VALUES (1, 1) ON CONFLICT DO UPDATE SET change = change + 1",
-        )?
-        .execute([])?;
-    Ok(())
-}
 
 fn write(transaction: &Transaction<'_>, row: &MemoryRow, supersedes: Option<&str>) -> rusqlite::Result<()> {
     let MemoryRow { scope, id, at, expires_at, superseded_by, document } = row;
@@ -53,16 +40,19 @@ fn write(transaction: &Transaction<'_>, row: &MemoryRow, supersedes: Option<&str
             former,
         ])?;
     }
-    changed(transaction)
+    Ok(())
 }
 
 fn forget(transaction: &Transaction<'_>, scope: &str, id: &str) -> rusqlite::Result<bool> {
+    // What it had replaced is used again, unless it was replaced itself.
+    transaction
+        .prepare_cached(
+            "UPDATE memories SET superseded_by = (SELECT superseded_by FROM memories WHERE scope = ?1 AND id = ?2)
+             WHERE scope = ?1 AND superseded_by = ?2",
+        )?
+        .execute([scope, id])?;
     let removed =
         transaction.prepare_cached("DELETE FROM memories WHERE scope = ? AND id = ?")?.execute([scope, id])?;
-    transaction
-        .prepare_cached("UPDATE memories SET superseded_by = NULL WHERE scope = ? AND superseded_by = ?")?
-        .execute([scope, id])?;
-    changed(transaction)?;
     Ok(removed > 0)
 }
 
@@ -102,20 +92,21 @@ impl MemoryReader for Reader {
         })
     }
 
+    fn scopes_with(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT scope FROM memories WHERE id = ?")?
+                .query_map([id], |row| row.get(0))?
+                .collect()
+        })
+    }
+
     fn memory_scopes(&self) -> Result<Vec<(String, u64)>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached("SELECT scope, count(*) FROM memories GROUP BY scope ORDER BY scope")?
                 .query_map([], |row| Ok((row.get(0)?, row.get(1).map(unsigned)?)))?
                 .collect()
-        })
-    }
-
-    fn memory_change(&self) -> Result<u64, StoreError> {
-        self.query(|connection| {
-            let change =
-                connection.prepare_cached("SELECT change FROM memory_changes")?.query_row([], |row| row.get(0));
-            Ok(change.optional()?.map_or(0, unsigned))
         })
     }
 }

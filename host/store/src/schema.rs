@@ -92,7 +92,8 @@ const TABLES: &str = "
         failure_code TEXT
     );
     CREATE TABLE episodes (
-        number INTEGER PRIMARY KEY,
+        -- Never used again: what has looked at all up to a number has not seen what comes behind it.
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
         run INTEGER NOT NULL REFERENCES runs(number),
         -- An id that a run assigned as bytes; another id as text.
         id NOT NULL,

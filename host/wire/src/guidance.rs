@@ -5,8 +5,8 @@ use crate::context::{ContextShape, elements};
 use crate::splice::TopLevel;
 use clawhost_core::{Message, Origin, Part, Role};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 /// Between the client's system text and the guidance.
 const GAP: &str = "\n\n";
@@ -53,7 +53,7 @@ fn chat(list: &str, text: &str) -> Option<String> {
     let leading = elements.iter().take_while(is_system).count();
     let mut written: Vec<&str> = elements.iter().map(|element| element.get()).collect();
     let Some(place) = leading.checked_sub(1) else {
-        let added = json!({"role": "system", "content": text}).to_string();
+        let added = format!("{{\"role\":\"system\",\"content\":{}}}", Value::from(text));
         written.insert(0, &added);
         return Some(format!("[{}]", written.join(",")));
     };
@@ -73,17 +73,19 @@ fn messages(system: Option<&str>, text: &str) -> Option<String> {
     match system {
         None | Some("null" | "\"\"" | "[]") => Some(Value::from(text).to_string()),
         Some(list) if list.starts_with('[') => Some(with_block(list, text)),
-        Some(own) if own.starts_with('"') => {
-            let block = json!({"type": "text", "text": text});
-            Some(format!("[{{\"type\":\"text\",\"text\":{own}}},{block}]"))
-        }
+        Some(own) if own.starts_with('"') => Some(format!("[{{\"type\":\"text\",\"text\":{own}}},{}]", block(text))),
         Some(_) => None,
     }
 }
 
+/// A block of text.
+fn block(text: &str) -> String {
+    format!("{{\"type\":\"text\",\"text\":{}}}", Value::from(text))
+}
+
 /// A list of blocks with one more. `list`: the JSON text of a list.
 fn with_block(list: &str, text: &str) -> String {
-    let block = json!({"type": "text", "text": text});
+    let block = block(text);
     let own = list.trim_end().strip_suffix(']').unwrap_or(list).trim_end();
     let comma = if own == "[" { "" } else { "," };
     format!("{own}{comma}{block}]")
@@ -106,6 +108,7 @@ fn extended(own: Option<&str>, text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn guided(shape: ContextShape, body: &str, text: &str) -> Option<String> {
         let top = TopLevel::of(body, &[]).unwrap();
@@ -122,7 +125,7 @@ mod tests {
             chat,
             r#"{"messages": [{"role":"user", "content":"\u0061"}], "x":1.50}"#,
             Some(
-                r#"{"messages": [{"content":"G\n\"g\"","role":"system"},{"role":"user", "content":"\u0061"}], "x":1.50}"#,
+                r#"{"messages": [{"role":"system","content":"G\n\"g\""},{"role":"user", "content":"\u0061"}], "x":1.50}"#,
             ),
         );
         check(
@@ -130,7 +133,7 @@ mod tests {
             r#"{"messages":[{"role":"system","content":"\u0061b"},{ "role":"user","content":"c"}]}"#,
             Some(r#"{"messages":[{"role":"system","content":"\u0061b\n\nG\n\"g\""},{ "role":"user","content":"c"}]}"#),
         );
-        let block = r#"{"text":"G\n\"g\"","type":"text"}"#;
+        let block = r#"{"type":"text","text":"G\n\"g\""}"#;
         let own = r#"{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}"#;
         check(
             chat,

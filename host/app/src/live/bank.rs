@@ -97,5 +97,7 @@ mod tests {
             assert_eq!(found.as_deref(), expect, "{text}");
         };
         check("What is the capital of France?", None);
+        check("Please review the diff of my pull request", Some("review-a-diff"));
+        check("Two studies disagree about coffee, please do a fact check", Some("weigh-conflicting-sources"));
     }
 }

@@ -8,6 +8,7 @@ use clawhost_gateway::{Guide as _, MemoryBook, MemoryItem, MemoryParty, NewMemor
 use clawhost_learn::memory::{
     InvalidScope, Memory, MemoryKind, MemorySource, SCOPE_MEMORIES, Scope, ScopeLevel, ScopeMemory,
 };
+use clawhost_learn::playbook::safety::Refusal;
 use clawhost_store::{Reader, Store};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,15 @@ use std::sync::Arc;
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Version of the form in which memory is exported.
 const FORMAT: u32 = 1;
+
+/// Why a text is refused, in the words of memory.
+fn said(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Empty => "the text is empty".to_owned(),
+        Refusal::TooLong { bytes, limit } => format!("the text has {bytes} bytes, at most {limit} are allowed"),
+        other => other.to_string(),
+    }
+}
 
 /// Why something cannot be remembered or forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,13 +114,21 @@ pub(super) fn of_session(reader: &Reader, party: MemoryParty<'_>, now: u64) -> R
     let mut found = Vec::new();
     for scope in scopes(party) {
         let rows = reader.memories(&scope.to_string())?;
-        let is_used = |row: &MemoryRow| row.superseded_by.is_none() && row.expires_at.is_none_or(|at| at > now);
-        let memories: Vec<Memory> = rows.iter().filter(|row| is_used(row)).filter_map(memory).collect();
+        let memories: Vec<Memory> = rows.iter().filter(|row| is_used(row, now)).filter_map(memory).collect();
         if !memories.is_empty() {
-            found.push(ScopeMemory { level: scope.level(), memories });
+            found.push(ScopeMemory { scope, memories });
         }
     }
     Ok(found)
+}
+
+/// Whether a memory is used at a time.
+fn is_used(row: &MemoryRow, now: u64) -> bool {
+    row.superseded_by.is_none() && !has_expired(row, now)
+}
+
+fn has_expired(row: &MemoryRow, now: u64) -> bool {
+    row.expires_at.is_some_and(|at| at <= now)
 }
 
 /// The memory of a row. One that another version of the program wrote is left out.
@@ -149,16 +167,28 @@ fn items(reader: &dyn MemoryReader, scope: &str, query: Option<&str>) -> Result<
 /// The row of a new memory, if it may be written.
 fn row(reader: &dyn MemoryReader, scope: &Scope, new: &NewMemory, at: u64) -> Result<MemoryRow, AppError> {
     let source = new.episode.clone().map_or(MemorySource::Written, MemorySource::Feedback);
+    row_from(reader, scope, (new, source), at)
+}
+
+fn row_from(
+    reader: &dyn MemoryReader,
+    scope: &Scope,
+    (new, source): (&NewMemory, MemorySource),
+    at: u64,
+) -> Result<MemoryRow, AppError> {
     let kind = kind(new.kind.as_deref(), new.episode.is_some())?;
-    let memory = Memory::read(kind, &new.text, source).map_err(|refusal| MemoryError::Text(refusal.to_string()))?;
-    let (name, id) = (scope.to_string(), memory.id());
+    let memory = Memory::read(kind, &new.text, source).map_err(|refusal| MemoryError::Text(said(&refusal)))?;
+    if new.expires_days == Some(0) {
+        return Err(MemoryError::Text("it would expire at once; give it a day at least".to_owned()).into());
+    }
+    let (name, id) = (scope.to_string(), memory.id(scope));
     let known = reader.memories(&name)?;
     if let Some(former) = new.supersedes.as_ref().filter(|former| !known.iter().any(|row| row.id == **former)) {
         let id = clawhost_core::escaped(former, 60);
         return Err(MemoryError::Unknown { scope: name, id }.into());
     }
     let is_new = !known.iter().any(|row| row.id == id);
-    if is_new && known.len() >= SCOPE_MEMORIES {
+    if is_new && known.iter().filter(|row| is_used(row, at)).count() >= SCOPE_MEMORIES {
         return Err(MemoryError::Full { scope: name }.into());
     }
     let document = serde_json::to_string(&memory).map_err(|error| StoreError::Other(format!("memory: {error}")))?;
@@ -166,12 +196,30 @@ fn row(reader: &dyn MemoryReader, scope: &Scope, new: &NewMemory, at: u64) -> Re
     Ok(MemoryRow { scope: name, id, at, expires_at, superseded_by: None, document })
 }
 
+/// Reads the memory of a data folder off the executor.
+async fn reading<T: Send + 'static>(
+    folder: &Path,
+    read: impl FnOnce(&Reader) -> Result<T, AppError> + Send + 'static,
+) -> Result<T, AppError> {
+    let folder = folder.to_owned();
+    let found = tokio::task::spawn_blocking(move || read(&Reader::open(&folder)?)).await;
+    found.map_err(|error| AppError::Host(format!("memory was not read: {error}")))?
+}
+
 async fn write(store: &Store, folder: &Path, scope: Scope, new: NewMemory, at: u64) -> Result<MemoryItem, AppError> {
-    let row = {
-        let reader = Reader::open(folder)?;
-        row(&reader, &scope, &new, at)?
-    };
-    store.remember(row.clone(), new.supersedes).await?;
+    let (name, supersedes) = (scope.to_string(), new.supersedes.clone());
+    let asked = name.clone();
+    let (row, expired) = reading(folder, move |reader| {
+        let row = row(reader, &scope, &new, at)?;
+        let rows = reader.memories(&asked)?;
+        let expired: Vec<String> = rows.into_iter().filter(|row| has_expired(row, at)).map(|row| row.id).collect();
+        Ok((row, expired))
+    })
+    .await?;
+    for id in expired.into_iter().filter(|id| *id != row.id) {
+        store.forget_memory(name.clone(), id).await?;
+    }
+    store.remember(row.clone(), supersedes).await?;
     let unreadable = || StoreError::Other("the memory that was written cannot be read".to_owned());
     Ok(item(&row).ok_or_else(unreadable)?)
 }
@@ -222,13 +270,13 @@ struct Export {
     memories: Vec<ExportedMemory>,
 }
 
-/// What is remembered and used of a scope, as a JSON text.
+/// What is remembered and used of a scope at a Unix time in milliseconds, as a JSON text.
 ///
 /// # Errors
 /// The data folder cannot be read.
-pub fn export_memory(reader: &dyn MemoryReader, scope: &Scope) -> Result<String, AppError> {
+pub fn export_memory(reader: &dyn MemoryReader, scope: &Scope, now: u64) -> Result<String, AppError> {
     let rows = reader.memories(&scope.to_string())?;
-    let used = rows.iter().filter(|row| row.superseded_by.is_none());
+    let used = rows.iter().filter(|row| is_used(row, now));
     let exported = |row: &MemoryRow| {
         let Memory { kind, lesson, .. } = memory(row)?;
         let text = lesson.prompt();
@@ -255,7 +303,7 @@ pub async fn import_memory(workspace: &Workspace, scope: &Scope, text: &str) -> 
         let new = NewMemory { level: None, kind, text, episode: None, supersedes: None, expires_days: None };
         let row = {
             let reader = Reader::open(workspace.folder())?;
-            row(&reader, scope, &new, now)?
+            row_from(&reader, scope, (&new, MemorySource::Import), now)?
         };
         workspace.store().remember(MemoryRow { expires_at, ..row }, None).await?;
         count += 1;
@@ -291,18 +339,6 @@ fn refused(error: &MemoryError) -> NotRemembered {
     NotRemembered::Refused(error.to_string())
 }
 
-impl LiveMemory {
-    async fn reading<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, NotRemembered> {
-        let folder = self.folder.clone();
-        let found = tokio::task::spawn_blocking(move || read(&Reader::open(&folder)?)).await;
-        let failed = |why: String| NotRemembered::Unavailable(why);
-        found.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
-    }
-}
-
 #[async_trait]
 impl MemoryBook for LiveMemory {
     async fn remember(&self, party: MemoryParty<'_>, new: NewMemory) -> Result<MemoryItem, NotRemembered> {
@@ -329,18 +365,20 @@ impl MemoryBook for LiveMemory {
             let all = asked.iter().map(|scope| items(reader, &scope.to_string(), query.as_deref()));
             Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
         };
-        self.reading(read).await
+        reading(&self.folder, read).await.map_err(told)
     }
 
-    async fn forget(&self, party: MemoryParty<'_>, id: &str) -> Result<(), NotRemembered> {
-        // What a team remembers belongs to its operator.
-        for scope in scopes(party).into_iter().filter(|scope| scope.level() != ScopeLevel::Team) {
-            let forgotten = self.store.forget_memory(scope.to_string(), id.to_owned()).await;
-            if forgotten.map_err(|error| NotRemembered::Unavailable(error.to_string()))? {
-                return Ok(());
-            }
+    async fn forget(&self, owner: &str, id: &str) -> Result<String, NotRemembered> {
+        let asked = id.to_owned();
+        let known = reading(&self.folder, move |reader| Ok(reader.scopes_with(&asked)?)).await.map_err(told)?;
+        let scopes = known.iter().filter_map(|scope| scope.parse::<Scope>().ok());
+        let mut own = scopes.filter(|scope| scope.level() != ScopeLevel::Team && scope.owner() == owner);
+        let scope = own.next().ok_or(NotRemembered::Unknown)?.to_string();
+        let forgotten = self.store.forget_memory(scope.clone(), id.to_owned()).await;
+        match forgotten.map_err(|error| NotRemembered::Unavailable(error.to_string()))? {
+            true => Ok(scope),
+            false => Err(NotRemembered::Unknown),
         }
-        Err(NotRemembered::Unknown)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bank::bank;
 use super::book::of_session;
 use super::section::{LiveMode, SkillsSection};
-use crate::playbooks::{SkillStamp, document, read_playbook, skill_stamp, worth};
+use crate::playbooks::{SkillStamp, chosen, document, read_playbook, skill_stamp, worth};
 use crate::{AppError, RequestError};
 use async_trait::async_trait;
 use clawhost_core::{Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role};
@@ -49,9 +49,18 @@ pub(crate) struct LiveGuide {
 /// The newest version of the playbook of a section.
 fn served_version(reader: &Reader, section: &SkillsSection) -> Result<Option<PlaybookVersion>, AppError> {
     let names = reader.playbooks()?;
-    let only = || names.first().filter(|_| names.len() == 1);
-    let Some(name) = section.playbook.as_ref().or_else(only) else { return Ok(None) };
-    Ok(reader.newest_version(name)?)
+    if section.playbook.is_none() && names.len() != 1 {
+        return Ok(None);
+    }
+    let name = chosen(reader, section.playbook.as_deref())?;
+    Ok(reader.newest_version(&name)?)
+}
+
+/// Why no playbook is served, although there are some.
+fn undecided(reader: &Reader, section: &SkillsSection) -> Result<Option<String>, AppError> {
+    let names = reader.playbooks()?;
+    let is_open = section.playbook.is_none() && names.len() > 1;
+    Ok(is_open.then(|| format!("no playbook is served: there are {}; name one in skills.playbook", names.join(", "))))
 }
 
 /// The general skills of a section.
@@ -97,6 +106,20 @@ impl LiveGuide {
         })
     }
 
+    /// What sessions get, for people. `None`: nothing.
+    pub(crate) fn described(&self) -> Option<String> {
+        let serving = self.serving();
+        if serving.mode == LiveMode::Observe {
+            return None;
+        }
+        let playbook = serving
+            .by
+            .as_ref()
+            .map_or_else(|| "no playbook".to_owned(), |by| format!("playbook {}, version {}", by.playbook, by.version));
+        let skills = clawhost_core::counted(serving.sources.skills() as u64, "skill");
+        Some(format!("{playbook}; {skills}; memory of users"))
+    }
+
     fn serving(&self) -> Arc<Serving> {
         self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -111,7 +134,7 @@ impl LiveGuide {
         if mode == LiveMode::Observe && now.mode == mode {
             return Ok(false);
         }
-        let changed = self.read(|reader| {
+        let changed = reading(&self.idle, &self.folder, |reader| {
             let version = served_version(reader, section)?;
             let is_same = now.mode == mode && now.made_from == MadeFrom::of(section, version.as_ref());
             if is_same { Ok(None) } else { made(reader, mode, section).map(Some) }
@@ -122,22 +145,31 @@ impl LiveGuide {
         }
         Ok(has_changed)
     }
+}
 
-    /// Reads the data folder. One reader is kept open: opening one costs more than what is read.
-    fn read<T>(&self, read: impl FnOnce(&Reader) -> Result<T, AppError>) -> Result<T, AppError> {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle().take();
-        let reader = kept.map_or_else(|| Reader::open(&self.folder), Ok)?;
-        let found = read(&reader);
-        *idle() = Some(reader);
-        found
-    }
+/// Reads the data folder. One reader is kept open: opening one costs more than what is read.
+fn reading<T>(
+    idle: &Mutex<Option<Reader>>,
+    folder: &Path,
+    read: impl FnOnce(&Reader) -> Result<T, AppError>,
+) -> Result<T, AppError> {
+    let idle = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = idle().take();
+    let reader = kept.map_or_else(|| Reader::open(folder), Ok)?;
+    let found = read(&reader);
+    *idle() = Some(reader);
+    found
 }
 
 /// What serves a section.
 fn made(reader: &Reader, mode: LiveMode, section: &SkillsSection) -> Result<Serving, AppError> {
     let version = served_version(reader, section)?;
     let made_from = MadeFrom::of(section, version.as_ref());
+    if mode == LiveMode::Skills
+        && let Some(why) = undecided(reader, section)?
+    {
+        tracing::warn!("{why}");
+    }
     let by = version.as_ref().map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
     let worth = version.as_ref().map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
     let playbook = version.as_ref().map(document).transpose()?.map(|playbook| (playbook, &worth));
@@ -167,9 +199,14 @@ impl Guide for LiveGuide {
     async fn guide(&self, guiding: &Guiding<'_>) -> Option<Guided> {
         let serving = self.serving();
         let Guiding { session, owner, team, at_ms, .. } = *guiding;
-        let party = MemoryParty { owner, team, session };
-        let memory = self.read(|reader| of_session(reader, party, at_ms));
-        let memory = memory.unwrap_or_else(|error| {
+        let (owner, team, session) = (owner.to_owned(), team.map(str::to_owned), session.clone());
+        let (idle, folder) = (self.idle.clone(), self.folder.clone());
+        let read = move || {
+            let party = MemoryParty { owner: &owner, team: team.as_deref(), session: &session };
+            reading(&idle, &folder, |reader| of_session(reader, party, at_ms))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        let memory = read.unwrap_or_else(|error| Err(AppError::Host(error.to_string()))).unwrap_or_else(|error| {
             tracing::error!("the memory of a session cannot be read: {error}");
             Vec::new()
         });
@@ -177,7 +214,7 @@ impl Guide for LiveGuide {
         if guided.text.is_empty() {
             return None;
         }
-        let by = serving.by.clone().filter(|_| !guided.shown.is_empty());
+        let by = serving.by.clone().filter(|_| guided.has_lessons);
         Some(Guided::new(by, guided.shown, guided.text))
     }
 

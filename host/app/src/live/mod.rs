@@ -5,6 +5,7 @@
 mod bank;
 mod book;
 mod guide;
+mod scoring;
 mod section;
 
 pub(crate) use book::LiveMemory;
@@ -12,4 +13,6 @@ pub use book::{
     MemoryError, MemoryScope, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
 };
 pub(crate) use guide::LiveGuide;
+pub(crate) use scoring::LiveScoring;
+pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};

@@ -8,6 +8,8 @@ use async_trait::async_trait;
 pub struct AnswerPlace {
     /// Name of the key whose client asked; empty without one.
     pub owner: String,
+    /// The user of the session, if its client named one.
+    pub user: Option<String>,
     /// The run.
     pub run: RunId,
     /// The episode of the session.
@@ -62,12 +64,12 @@ pub trait FeedbackStore: Send + Sync {
 
 /// Finds answers and sessions, and feedback that waits.
 pub trait FeedbackReader {
-    /// The newest answer of this id of each owner. Endpoints may use an id again.
+    /// The newest answer of this id of each owner and user, the newest first. Endpoints may use an id again.
     ///
     /// # Errors
     /// The store cannot be read; likewise below.
     fn answer_places(&self, id: &str) -> Result<Vec<AnswerPlace>, StoreError>;
-    /// The newest session of this name of each owner. Branches and side turns of a session have its name; the session itself is found.
+    /// The newest session of this name of each owner and user, the newest first. Branches and side turns of a session have its name; the session itself is found.
     fn session_places(&self, session: &str) -> Result<Vec<AnswerPlace>, StoreError>;
     /// Feedback about episodes that have ended, in the order in which it came, at most `limit`.
     fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError>;

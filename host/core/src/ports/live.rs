@@ -142,6 +142,10 @@ pub trait LiveReader {
     fn response(&self, owner: &str, id: &str) -> Result<Option<String>, StoreError>;
     /// The place up to which exchanges were taken over.
     fn spool_place(&self) -> Result<SpoolPlace, StoreError>;
+    /// The episodes behind a number, which grows, the oldest first and at most `limit`: live ones with their names as `RUN/EPISODE`.
+    fn ended_after(&self, number: u64, limit: usize) -> Result<Vec<(u64, Option<String>)>, StoreError>;
+    /// The number of the newest episode; 0 without one.
+    fn newest_ended(&self) -> Result<u64, StoreError>;
     /// The first position of a run behind those of its episodes, ended or in progress.
     fn next_position(&self, run: &RunId) -> Result<u64, StoreError>;
 }

@@ -40,8 +40,8 @@ pub trait MemoryReader {
     /// # Errors
     /// The store cannot be read; likewise below.
     fn memories(&self, scope: &str) -> Result<Vec<MemoryRow>, StoreError>;
+    /// The scopes that have an item of this id.
+    fn scopes_with(&self, id: &str) -> Result<Vec<String>, StoreError>;
     /// The scopes that have items, with their number.
     fn memory_scopes(&self) -> Result<Vec<(String, u64)>, StoreError>;
-    /// A number that grows with every change of memory.
-    fn memory_change(&self) -> Result<u64, StoreError>;
 }

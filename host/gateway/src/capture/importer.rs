@@ -230,9 +230,18 @@ impl Importer {
                 let key = key.or_else(|| Some(format!("waited-{number}")));
                 Judged { run, episode, record, at, key }
             });
-            for admission in self.store.episodes.judge(judged.collect()).await? {
-                if let Admission::Refused(why) = admission {
-                    tracing::warn!("feedback was not added to its episode: {why}");
+            for judged in judged {
+                // One damaged record holds up no other.
+                match self.store.episodes.judge(vec![judged]).await {
+                    Ok(admissions) => admissions.iter().for_each(|admission| {
+                        if let Admission::Refused(why) = admission {
+                            tracing::warn!("feedback was not added to its episode: {why}");
+                        }
+                    }),
+                    Err(error @ (StoreError::Damaged { .. } | StoreError::Other(_))) => {
+                        tracing::error!("feedback was not added to its episode: {error}");
+                    }
+                    Err(error) => return Err(error.into()),
                 }
             }
             self.store.feedback.drop_feedback(numbers).await?;

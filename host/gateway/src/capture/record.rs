@@ -49,6 +49,7 @@ impl Label {
 /// The first line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "one is written or read at a time")]
 enum Head {
     /// An exchange, on the next line. A response that can be read later is on the line behind it.
     Exchange {

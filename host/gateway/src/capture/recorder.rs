@@ -19,7 +19,7 @@ use clawhost_capture::{
 };
 use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage};
 use clawhost_providers::Prices;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -270,9 +270,17 @@ impl Recorder {
     /// the user that it names. Returns how many ended.
     pub(crate) fn end(&self, whose: (&str, Option<&str>), name: &str) -> usize {
         let mut places = self.places();
-        let mut gone = places.sessions.end(whose, name);
-        if gone.is_empty() {
-            gone = places.sessions.end_labelled(whose, |label| label.session.session == name);
+        let (owner, user) = whose;
+        // A client that names no user means all of its users.
+        let named = places.sessions.labels().filter(|label| user.is_none() && label.session.session == name);
+        let users: BTreeSet<String> = named.filter_map(|label| label.session.user.clone()).collect();
+        let mut gone = Vec::new();
+        for user in std::iter::once(user).chain(users.iter().map(|user| Some(user.as_str()))) {
+            let mut ended = places.sessions.end((owner, user), name);
+            if ended.is_empty() {
+                ended = places.sessions.end_labelled((owner, user), |label| label.session.session == name);
+            }
+            gone.extend(ended);
         }
         let (count, end) = (gone.len(), self.spool.end());
         self.note_ended(&places.runs, &gone, self.clock.now_ms());

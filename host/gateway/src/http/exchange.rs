@@ -276,7 +276,11 @@ impl Asking<'_> {
         let guided = self.guidance?;
         let has_room = candidate.max_context.is_none_or(|limit| {
             let left = limit.saturating_sub(guided.tokens());
-            self.longer_than(left).is_none_or(|context| context.cut(left).is_some())
+            match self.longer_than(limit) {
+                // It must be cut anyway.
+                Some(context) => context.cut(left).is_some(),
+                None => self.longer_than(left).is_none(),
+            }
         });
         has_room.then_some(guided)
     }

@@ -1,8 +1,10 @@
 //! What a client says of its session, in headers and in fields of its request.
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use clawhost_capture::ClientSession;
+use clawhost_core::Digest;
 use clawhost_wire::splice::TopLevel;
+use percent_encoding::percent_decode;
 use serde_json::Value;
 
 /// Longest name of a session in bytes.
@@ -72,7 +74,6 @@ impl Hints {
         let named = named.or_else(|| SESSION_HEADERS.iter().find_map(|name| header(headers, name)));
         let conversation = CONVERSATION_HEADERS.iter().find_map(|name| header(headers, name)).map(str::to_owned);
         let conversation = conversation.or_else(|| body.read("prompt_cache_key")).or_else(|| of_metadata(body));
-        let is_set = |name| header(headers, name).is_some_and(|value| matches!(value, "1" | "true"));
         let side = match header(headers, "x-turn-type") {
             Some("side") => Some(true),
             Some("main") => Some(false),
@@ -88,7 +89,7 @@ impl Hints {
             },
             agent: agent_in(headers),
             side,
-            no_train: is_set("x-no-train") || is_set("x-clawloop-no-train"),
+            no_train: wants_no_train(headers),
             project: project_in(headers),
             guidance: match header(headers, GUIDANCE) {
                 Some("off") => GuidanceWish::Off,
@@ -115,19 +116,47 @@ fn of_user_agent(headers: &HeaderMap) -> Option<String> {
 
 /// The user whom an agent serves: by a header, or by a field of its dialect.
 fn user(headers: &HeaderMap, body: &TopLevel<'_>) -> Option<String> {
-    let named = user_in(headers);
-    let named = named.or_else(|| USER_FIELDS.iter().find_map(|name| body.read::<String>(name)));
-    named.or_else(|| person_of_metadata(body)).as_deref().and_then(plain)
+    let in_body = || USER_FIELDS.iter().find_map(|name| field(body, name)).or_else(|| person_of_metadata(body));
+    user_in(headers).or_else(|| in_body().map(|name| somebody(&name)))
+}
+
+/// A field that names somebody: a text or a number.
+fn field(body: &TopLevel<'_>, name: &str) -> Option<String> {
+    match body.read::<Value>(name)? {
+        Value::String(text) if !text.is_empty() => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// A name of a user or a project as it is stored. One that cannot be shown or is too long becomes its digest: two names never become one, and
+/// none becomes nobody.
+fn somebody(name: &str) -> String {
+    plain(name).unwrap_or_else(|| format!("sha256-{}", Digest::of(name.as_bytes()).hex()))
+}
+
+/// A name in one of some headers: in UTF-8, as many clients write it, or escaped as in an address.
+fn named_in(headers: &HeaderMap, names: &[&str]) -> Option<String> {
+    let bytes = names.iter().find_map(|name| headers.get(*name)).map(HeaderValue::as_bytes)?;
+    let name = percent_decode(bytes).decode_utf8_lossy();
+    let name = name.trim();
+    (!name.is_empty()).then(|| somebody(name))
 }
 
 /// The user that headers name.
 pub(crate) fn user_in(headers: &HeaderMap) -> Option<String> {
-    USER_HEADERS.iter().find_map(|name| header(headers, name)).and_then(plain)
+    named_in(headers, &USER_HEADERS)
 }
 
 /// The project that headers name.
 pub(crate) fn project_in(headers: &HeaderMap) -> Option<String> {
-    PROJECT_HEADERS.iter().find_map(|name| header(headers, name)).and_then(plain)
+    named_in(headers, &PROJECT_HEADERS)
+}
+
+/// Whether headers keep a request out of learning.
+pub(crate) fn wants_no_train(headers: &HeaderMap) -> bool {
+    let is_set = |name| header(headers, name).is_some_and(|value| matches!(value, "1" | "true"));
+    is_set("x-no-train") || is_set("x-clawloop-no-train")
 }
 
 /// The person in Anthropic's `metadata.user_id`, unless it is the form in which Claude Code writes a session.
@@ -180,6 +209,28 @@ mod tests {
         assert_eq!(hints(&[("x-session-id", "a")], "{}", Some("path")).client.named.as_deref(), Some("path"));
         assert_eq!(hints(&[], "{}", Some(&"x".repeat(201))).client.named, None);
         assert_eq!(hints(&[], "{}", Some("a\u{7}")).client.named, None);
+    }
+
+    #[test]
+    fn every_user_has_a_name_of_its_own() {
+        let of_body = |body: &str| hints(&[], body, None).client.user;
+        assert_eq!(of_body(r#"{"user":"Zoë"}"#).as_deref(), Some("Zoë"));
+        assert_eq!(of_body(r#"{"safety_identifier":"a"}"#).as_deref(), Some("a"));
+        assert_eq!(of_body(r#"{"user":7}"#).as_deref(), Some("7"));
+        assert_eq!(of_body(r#"{"user":""}"#), None);
+        assert_eq!(of_body(r#"{"metadata":{"user_id":"bob"}}"#).as_deref(), Some("bob"));
+        assert_eq!(of_body(r#"{"metadata":{"user_id":"user_1f_account__session_0a-b"}}"#), None);
+        let of_header = |name: &[u8]| {
+            let value = HeaderValue::from_bytes(name).unwrap();
+            user_in(&HeaderMap::from_iter([(HeaderName::from_static("x-clawhost-user"), value)]))
+        };
+        assert_eq!(of_header("Zoë".as_bytes()).as_deref(), Some("Zoë"));
+        assert_eq!(of_header(b"Zo%C3%AB").as_deref(), Some("Zoë"));
+        // Names that cannot be shown stay different, and are not nobody.
+        let (long, longer) = ("x".repeat(300), "x".repeat(301));
+        let odd = [of_header(long.as_bytes()), of_header(longer.as_bytes()), of_body(r#"{"user":"a\nb"}"#)];
+        assert!(odd.iter().flatten().all(|name| name.starts_with("sha256-")), "{odd:?}");
+        assert_eq!(odd.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
     }
 
     #[test]
