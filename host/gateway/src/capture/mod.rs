@@ -1,6 +1,7 @@
 //! From a request to a record: whose turn it is, the spool, the store, and the episode at the end of a session.
 
 mod begun;
+mod counts;
 mod guides;
 mod importer;
 mod record;

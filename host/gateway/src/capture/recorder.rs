@@ -1,6 +1,7 @@
 //! Records what passes: finds the session of a request, and writes the exchange to the spool when it has ended.
 
 use super::begun::exchange_of;
+use super::counts::CaptureCounts;
 use super::guides::{GuidedRequest, Guides};
 use super::record::{self, Label};
 use super::responses::{Responses, StoredResponse};
@@ -22,19 +23,6 @@ use clawhost_providers::Prices;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// Counts since the start.
-#[derive(Debug, Default)]
-pub(crate) struct CaptureCounts {
-    /// Exchanges in the spool.
-    pub(crate) recorded: AtomicU64,
-    /// Exchanges that could not be recorded.
-    pub(crate) missed: AtomicU64,
-    /// Sessions that have ended and are episodes.
-    pub(crate) episodes: AtomicU64,
-    /// Choices that a router, or its plugin, did not make.
-    pub(crate) unrouted: AtomicU64,
-}
 
 /// Takes the owner, the Unix time in milliseconds and what an answer used.
 pub(crate) type Spent = Box<dyn Fn(&str, u64, Usage) + Send + Sync>;
