@@ -33,23 +33,6 @@ pub(crate) fn routes() -> Router<Arc<Inner>> {
     Router::new().route("/v1/feedback", post(give))
 }
 
-/// A thumb.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Thumb {
-    Up,
-    Down,
-}
-
-impl Thumb {
-    fn score(self) -> f64 {
-        match self {
-            Self::Up => 1.0,
-            Self::Down => -1.0,
-        }
-    }
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Given {
@@ -61,7 +44,8 @@ struct Given {
     owner: Option<String>,
     /// From -1 to 1.
     score: Option<f64>,
-    thumb: Option<Thumb>,
+    /// `up` or `down`.
+    thumb: Option<Value>,
     /// A comment for people.
     text: Option<String>,
     /// What the answer should have been.
@@ -76,7 +60,13 @@ fn invalid(why: impl Into<String>) -> Refusal {
 
 impl Given {
     fn score(&self) -> Result<Option<f64>, Refusal> {
-        match (self.score, self.thumb.map(Thumb::score)) {
+        let thumb = match self.thumb.as_ref().map(Value::as_str) {
+            None => None,
+            Some(Some("up")) => Some(1.0),
+            Some(Some("down")) => Some(-1.0),
+            Some(_) => return Err(invalid("thumb: must be up or down")),
+        };
+        match (self.score, thumb) {
             (Some(score), Some(thumb)) if (score > 0.0) != (thumb > 0.0) => {
                 Err(invalid("score and thumb: they contradict each other; send one of them"))
             }
@@ -167,6 +157,7 @@ async fn find(gateway: &Inner, giver: &Giver, given: &Given, headers: &HeaderMap
     let asked = name.clone();
     let found = read(gateway, move |reader| places(reader, &asked)).await?;
     let owner = match giver {
+        Giver::Client(_) if given.owner.is_some() => return Err(invalid("owner: only the admin may name one")),
         Giver::Client(client) => Some(client.owner.as_str()),
         Giver::Admin => given.owner.as_deref(),
     };
@@ -216,12 +207,11 @@ fn of_episode(episode: &Episode) -> Option<Told> {
 }
 
 fn of_open(reader: &dyn StoreReader, place: &AnswerPlace) -> Result<Option<Told>, StoreError> {
-    let open = reader.open_episodes(Some(&place.run))?.into_iter().find(|open| open.episode.id == place.episode);
-    let Some(open) = open else { return Ok(None) };
+    let Some(session) = reader.open_session(&place.run, &place.episode)? else { return Ok(None) };
     let documents = reader.exchanges(&place.run, &place.episode)?;
     let says_so =
         |document: &String| serde_json::from_str::<Exchange>(document).is_ok_and(|exchange| exchange.no_train);
-    Ok(Some(Told { session: open.episode.session, no_train: documents.iter().any(says_so) }))
+    Ok(Some(Told { session, no_train: documents.iter().any(says_so) }))
 }
 
 /// The session of a place: in progress or ended.
@@ -341,7 +331,8 @@ mod tests {
         check(r#"{"thumb": "down", "score": 0.5}"#, Err("contradict"));
         check(r#"{"score": 2}"#, Err("from -1 to 1"));
         check(r#"{"score": NaN}"#, Err("finite"));
-        check(r#"{"thumb": "sideways"}"#, Err("unknown variant"));
+        check(r#"{"thumb": "sideways"}"#, Err("thumb: must be up or down"));
+        check(r#"{"thumb": 1}"#, Err("thumb: must be up or down"));
         check(r#"{"text": "nice"}"#, Err("a score, a thumb or a correction"));
         check(r#"{"correction": " "}"#, Err("a score, a thumb or a correction"));
         check(r#"{"rating": 1}"#, Err("unknown field"));

@@ -55,6 +55,11 @@ struct Asker {
 
 impl Asker {
     fn of(gateway: &Inner, headers: &HeaderMap) -> Result<Self, Refusal> {
+        if gateway.access.admin(headers).is_ok() {
+            let why =
+                "this is the admin's key: use `clawhost memory`, which reads and writes every scope, or a client's key";
+            return Err(Refusal::new(ErrorKind::Forbidden, why));
+        }
         let client = gateway.access.admit(headers)?;
         let agent = if client.owner.is_empty() { agent_in(headers) } else { Some(client.owner.clone()) };
         let mut session = LiveSession::new("", agent.unwrap_or_default(), "");

@@ -5,7 +5,7 @@ use crate::Entry;
 use crate::harness::PlaybookView;
 use crate::memory::{ScopeMemory, remembered};
 use crate::playbook::{Index, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
-use crate::{EntryId, estimated_tokens};
+use crate::{EntryId, Lesson, Skill, estimated_tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Default budget of a session's playbook and skills in tokens. Memory may take a third of it in addition.
@@ -37,7 +37,7 @@ pub struct GuidanceSources {
 pub struct SessionGuidance {
     /// The text; empty if nothing applies.
     pub text: String,
-    /// Ids of what is in it, in its order: of memory, of the playbook, of skills.
+    /// What is in it, in its order: ids of memory and of the playbook, names of skills as `skill/NAME`.
     pub shown: Vec<String>,
     /// Whether something of the playbook is in it.
     pub has_lessons: bool,
@@ -69,7 +69,7 @@ impl GuidanceSources {
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
         let has_lessons = !lessons.is_empty();
         let skills = self.applying(text, self.budget.saturating_sub(estimated_tokens(lessons)));
-        shown.extend(skills.iter().map(|skill| skill.id.0.clone()));
+        shown.extend(skills.iter().map(|skill| named(skill)));
         let prompts = skills.iter().map(|skill| skill.lesson.prompt());
         let skills = match skills.is_empty() {
             true => String::new(),
@@ -103,10 +103,17 @@ impl GuidanceSources {
     }
 }
 
+/// A skill as records name it: by its name if it has one, since no playbook lists its id.
+fn named(skill: &Entry) -> String {
+    match &skill.lesson {
+        Lesson::Skill(Skill { name, .. }) if !name.is_empty() => format!("skill/{name}"),
+        _ => skill.id.0.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Lesson;
     use crate::memory::{Memory, MemoryKind, MemorySource};
     use crate::playbook::FEW_PROSE_ENTRIES;
     use proptest::prelude::*;

@@ -130,6 +130,26 @@ impl LiveReader for Reader {
         })
     }
 
+    fn open_session(&self, run: &RunId, episode: &EpisodeId) -> Result<Option<LiveSession>, StoreError> {
+        self.query(|connection| {
+            let session = |row: &Row<'_>| {
+                Ok(LiveSession {
+                    session: row.get(0)?,
+                    agent: row.get(1)?,
+                    alias: row.get(2)?,
+                    user: row.get(3)?,
+                    project: row.get(4)?,
+                })
+            };
+            connection
+                .prepare_cached(
+                    "SELECT session, agent, alias, user, project FROM open_episodes WHERE run = ? AND id = ?",
+                )?
+                .query_row([&run.0, &episode.0], session)
+                .optional()
+        })
+    }
+
     fn exchanges(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<String>, StoreError> {
         self.query(|connection| {
             connection

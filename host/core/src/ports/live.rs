@@ -136,6 +136,8 @@ pub trait LiveReader {
     /// # Errors
     /// The store cannot be read; likewise for all methods below.
     fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError>;
+    /// The session of a live episode in progress. `None`: there is no such episode, or it has ended.
+    fn open_session(&self, run: &RunId, episode: &EpisodeId) -> Result<Option<LiveSession>, StoreError>;
     /// The exchanges of a live episode in progress as JSON texts, in order.
     fn exchanges(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<String>, StoreError>;
     /// The document of a response of a key's client.
