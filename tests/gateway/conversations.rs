@@ -1,11 +1,11 @@
 //! Conversations become episodes, for any client.
 
-use crate::client::{assistant, chat, post, user};
-use crate::stub::{Reply, Stub, says};
+use crate::client::{assistant, chat, post, send, user};
+use crate::stub::{Received, Reply, Stub, events, says};
 use crate::{Bench, served, turns};
 use clawhost_core::{Ending, KnownSecrets};
 use clawhost_providers::Dialect;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A model that repeats the last message.
@@ -193,4 +193,45 @@ async fn what_a_client_asks_for_once_is_asked_once() {
     let bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;
     assert_eq!(post(&bench.address, CHAT, &[], &chat(&[user("hi")])).await.status, 503);
     assert_eq!(stub.requests().len(), 1, "clients retry by themselves");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_comes_after_the_end_of_its_session_is_an_episode_of_its_own() {
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(Some(waits));
+    let stub = Stub::start(move |number, request: &Received| {
+        if number != 1 {
+            return says(request, "ok", &[]);
+        }
+        let waits = waits.lock().unwrap().take().unwrap();
+        let mut events = events(request, "late", &[]).into_iter().map(String::into_bytes);
+        let first = events.next();
+        let wait = std::iter::once_with(move || {
+            waits.recv().unwrap();
+            Vec::new()
+        });
+        Reply::Stream { fragments: Box::new(first.into_iter().chain(wait).chain(events)), ends: true }
+    });
+    let mut bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;
+    let session = [("x-clawhost-session", "s")];
+    let ask = |messages: Vec<Value>, streams: bool| json!({"model": "m", "max_tokens": 9, "stream": streams, "messages": messages});
+    assert_eq!(post(&bench.address, CHAT, &session, &ask(vec![user("one")], false)).await.status, 200);
+    let body = ask(vec![user("one"), assistant("ok"), user("two")], true).to_string();
+    let mut sent = send(&bench.address, CHAT, &session, body.as_bytes());
+    sent.read_until("data: ");
+    let ended = post(&bench.address, "/s/s/end", &[], &json!({})).await;
+    assert_eq!(ended.json()["ended"], 1);
+    // When feedback is answered, what had ended before is recorded.
+    assert_eq!(post(&bench.address, "/v1/feedback", &[], &json!({"session": "s", "score": 1})).await.status, 200);
+    go_on.send(()).unwrap();
+    assert!(sent.rest().contains("[DONE]"));
+    bench.stop().await;
+    bench.start(vec![served(Dialect::OpenAi, &stub.base_url())], KnownSecrets::default(), |_| {}).await;
+    assert_eq!(bench.open().len(), 0, "nothing is open again");
+    assert_eq!(post(&bench.address, CHAT, &session, &ask(vec![user("three")], false)).await.status, 200);
+    let episodes = bench.episodes().await;
+    let said: Vec<Vec<(Vec<String>, String)>> = episodes.iter().map(turns).collect();
+    let turn = |said: &str, answer: &str| vec![(vec![said.to_owned()], answer.to_owned())];
+    assert_eq!(said, [turn("one", "ok"), turn("two", "late"), turn("three", "ok")]);
+    assert!(episodes[1].log[0].starts_with("a branch of run-"), "{:?}", episodes[1].log);
 }

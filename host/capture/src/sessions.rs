@@ -218,6 +218,11 @@ impl<T: Clone> Sessions<T> {
         Some(TurnMarks { asked, rolling, own })
     }
 
+    /// Whether the session of a request has not ended.
+    pub fn is_open(&self, claim: &Claim) -> bool {
+        self.sessions.contains_key(&claim.session)
+    }
+
     /// Gives a place back: the request has no complete answer.
     pub fn unanswered(&mut self, claim: Claim, now: u64) {
         let Some(session) = self.sessions.get_mut(&claim.session) else { return };

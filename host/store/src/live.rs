@@ -1,6 +1,7 @@
 //! Writes and reads live traffic: the exchanges of open episodes.
 
 use crate::integers::{signed, unsigned};
+use crate::keys::EpisodeKey;
 use crate::reader::Reader;
 use crate::routing;
 use crate::writer::{Store, Write};
@@ -44,6 +45,13 @@ fn outcome_number(outcome: ExchangeOutcome) -> i64 {
     }
 }
 
+/// Whether an episode is recorded.
+fn has_ended(transaction: &Transaction<'_>, (run, id): (&str, &str)) -> rusqlite::Result<bool> {
+    transaction
+        .prepare_cached("SELECT 1 FROM runs r JOIN episodes e ON e.run = r.number WHERE r.id = ? AND e.id = ?")?
+        .exists(params![run, EpisodeKey::of(id)])
+}
+
 /// Records exchanges. What is stored already, open or as an episode, stays as it is: a crash may repeat the call.
 pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> rusqlite::Result<()> {
     let ExchangeBatch { exchanges: rows, responses, through } = batch;
@@ -60,6 +68,13 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
         let LiveSession { session: name, agent, alias, user, project } = session;
         let opened =
             open.execute(params![run.0, id.0, signed(*index), name, agent, alias, user, project, signed(*opened_at)])?;
+        // An answer whose session ended at the same moment: its episode cannot be opened again.
+        if opened > 0 && has_ended(transaction, (&run.0, &id.0))? {
+            transaction
+                .prepare_cached("DELETE FROM open_episodes WHERE run = ? AND id = ?")?
+                .execute([&run.0, &id.0])?;
+            continue;
+        }
         if opened > 0 && row.is_main {
             feedback::opened(transaction, &row.owner, session, (&run.0, &id.0))?;
         }

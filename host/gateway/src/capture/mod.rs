@@ -14,8 +14,9 @@ mod seen;
 mod spool;
 mod used;
 
+pub(crate) use begun::Begun;
 pub(crate) use importer::Importer;
-pub(crate) use recorder::{Begun, Recorder};
+pub(crate) use recorder::Recorder;
 pub(crate) use responses::{Chain, ChainError, StoredResponse};
 pub(crate) use seen::{Done, Seen};
 pub(crate) use spool::{Spool, SpoolLimits};

@@ -1,25 +1,21 @@
 //! Records what passes: finds the session of a request, and writes the exchange to the spool when it has ended.
 
-use super::begun::exchange_of;
+use super::begun::{Begun, exchange_of};
 use super::counts::CaptureCounts;
-use super::guides::{GuidedRequest, Guides};
+use super::guides::Guides;
 use super::record::{self, Label};
 use super::responses::{Responses, StoredResponse};
 use super::rounds::Rounds;
-use super::routes::{RoutedRequest, Routes};
+use super::routes::Routes;
 use super::runs::{LiveRun, LiveRuns};
 use super::seen::{Done, Seen};
 use super::spool::Spool;
-use crate::guiding::{Guide, Guiding};
 use crate::http::GuidanceWish;
-use crate::observe::{Events, ExchangeEvent, GatewayEvent, Observation, Streaming};
-use crate::routing::Routing;
+use crate::observe::{Events, GatewayEvent};
 use clawhost_capture::{
-    Answer, Asked, CaptureKey, Claim, Ended, Exchange, Guided, Marks, Redacted, Redaction, Restored, Routed, Sessions,
-    SessionsLimits,
+    Answer, Asked, CaptureKey, Ended, Exchange, Marks, Redacted, Redaction, Restored, Sessions, SessionsLimits,
 };
-use clawhost_core::{Clock, EpisodeId, LiveSession, LlmIdentity, Message, ModelRequest, RunId, SpoolPlace, Usage};
-use clawhost_providers::Prices;
+use clawhost_core::{Clock, EpisodeId, LiveSession, RunId, SpoolPlace, Usage};
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,11 +23,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Takes the owner, the Unix time in milliseconds and what an answer used.
 pub(crate) type Spent = Box<dyn Fn(&str, u64, Usage) + Send + Sync>;
 
-struct Places {
-    sessions: Sessions<Label>,
-    runs: LiveRuns,
+pub(super) struct Places {
+    pub(super) sessions: Sessions<Label>,
+    pub(super) runs: LiveRuns,
     /// Sessions that have ended, with the place behind their last record.
-    ended: Vec<(SpoolPlace, Label)>,
+    pub(super) ended: Vec<(SpoolPlace, Label)>,
     /// Names of sessions to which nobody gave one.
     unnamed: u64,
     /// Sessions of which something was redacted: the tokens of their later prompts may still have it.
@@ -44,8 +40,8 @@ pub(crate) struct Recorder {
     boot: u64,
     places: Mutex<Places>,
     pub(crate) spool: Spool,
-    clock: Arc<dyn Clock>,
-    new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) new_run: Box<dyn Fn(u64) -> RunId + Send + Sync>,
     redaction: Arc<Redaction>,
     pub(crate) counts: CaptureCounts,
     /// Responses that clients may read later.
@@ -136,7 +132,7 @@ impl Recorder {
         }
     }
 
-    fn places(&self) -> std::sync::MutexGuard<'_, Places> {
+    pub(super) fn places(&self) -> std::sync::MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -342,7 +338,7 @@ impl Recorder {
     }
 
     /// Redacts an exchange. Its marks are of what was said.
-    fn redact(&self, exchange: &mut Exchange) {
+    pub(super) fn redact(&self, exchange: &mut Exchange) {
         self.redaction.exchange(exchange, &self.key);
         let place = (exchange.run.clone(), exchange.episode.clone());
         let is_redacted = exchange.redacted.is_some();
@@ -360,7 +356,7 @@ impl Recorder {
 
     /// Writes an exchange, with the response that its client may read later. What is remembered of the response is as it was said, since
     /// endpoints may get it again.
-    fn write(
+    pub(super) fn write(
         &self,
         label: &Label,
         exchange: &Exchange,
@@ -401,193 +397,5 @@ impl Recorder {
         self.responses.remember(owner, id, None, 0);
         self.wake.notify_one();
         Ok(())
-    }
-}
-
-/// A request that is under way. Dropped without an end, it is recorded as incomplete: its client has gone.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    recorder: Arc<Recorder>,
-    /// `None`: it is not recorded.
-    pub(crate) label: Option<Label>,
-    owner: String,
-    /// Unix time in milliseconds.
-    at: u64,
-    place: Option<(Exchange, Claim)>,
-    began_us: u64,
-    stored: Option<StoredResponse>,
-    observation: Option<Arc<Observation>>,
-    /// The stream of the answer, if it is one.
-    streaming: Option<Streaming>,
-    prices: Option<Prices>,
-    /// Messages that the model does not see.
-    pub(crate) cut: u32,
-    /// What a router chose.
-    pub(crate) routed: Option<Routed>,
-    /// Its decision, if no record holds it yet.
-    decision: Option<String>,
-    /// What the model sees beside the client's system text.
-    pub(crate) guided: Option<Guided>,
-    /// What the client wants of that.
-    pub(crate) guidance: GuidanceWish,
-}
-
-impl Begun {
-    fn exchange(&mut self) -> Option<&mut Exchange> {
-        self.place.as_mut().map(|(exchange, _)| exchange)
-    }
-
-    /// Asks a router which model the session gets, if it has none yet.
-    pub(crate) async fn route(&mut self, routing: &Routing, request: &ModelRequest) {
-        let is_logged = self.exchange().is_some_and(|exchange| !exchange.no_train);
-        let recorder = self.recorder.clone();
-        let session = self.label.as_ref().map(Label::name);
-        let (session, failed) = (session.as_deref(), &recorder.counts.unrouted);
-        let asked = RoutedRequest { routing, request, session, at_ms: self.at, is_logged, failed };
-        let Some(routes) = self.label.as_ref().map(|label| label.routes.clone()) else {
-            self.routed = asked.alone().await;
-            return;
-        };
-        if let Some((routed, decision)) = routes.of(&asked).await {
-            (self.routed, self.decision) = (Some(routed), decision);
-        }
-    }
-
-    /// Chooses the guidance of the session, if it has none yet.
-    pub(crate) async fn guide(&self, guide: &dyn Guide, request: &ModelRequest, team: Option<&str>) -> Option<Guided> {
-        let (label, (exchange, _)) = (self.label.as_ref()?, self.place.as_ref()?);
-        let (session, owner) = (&label.session, self.owner.as_str());
-        let guiding = Guiding { request, session, owner, team, at_ms: self.at };
-        let (is_first, is_rewritten) = (exchange.position == 0, exchange.context_changed);
-        let guides = label.guides.clone();
-        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await
-    }
-
-    /// Another model is asked.
-    pub(crate) fn asks(&mut self, model: LlmIdentity) {
-        self.observation.iter().for_each(|observation| observation.turns_to(&model));
-        if let Some(exchange) = self.exchange() {
-            exchange.model = model;
-        }
-    }
-
-    /// The model is asked that takes over when the chosen one has failed.
-    pub(crate) fn escalates(&mut self) {
-        self.routed.iter_mut().for_each(|routed| routed.is_escalated = true);
-    }
-
-    /// What the tokens of the model cost that is asked.
-    pub(crate) fn priced(&mut self, prices: Option<Prices>) {
-        self.prices = prices;
-    }
-
-    /// Notes how many messages the model does not see.
-    pub(crate) fn cut(&mut self, messages: u32) {
-        self.cut = messages;
-        if let Some(exchange) = self.exchange() {
-            exchange.cut = messages;
-        }
-    }
-
-    /// Keeps a response that its client may read later, if the answer is recorded whole.
-    pub(crate) fn keep(&mut self, response: StoredResponse) {
-        self.stored = Some(response);
-    }
-
-    /// The answer is streamed from now on.
-    pub(crate) fn streams(&mut self) {
-        self.streaming = self.observation.as_ref().map(|observation| observation.streams());
-    }
-
-    /// The stream failed before anything of it was passed on.
-    pub(crate) fn stops_streaming(&mut self) {
-        self.streaming = None;
-        self.observation.iter().for_each(|observation| observation.stops_streaming());
-    }
-
-    /// Notes the first part of the answer.
-    pub(crate) fn first_part(&mut self) {
-        self.observation.iter().for_each(|observation| observation.first_token());
-        let now = self.recorder.clock.monotonic_us();
-        let since = now.saturating_sub(self.began_us);
-        if let Some(exchange) = self.exchange() {
-            exchange.first_us.get_or_insert(since);
-        }
-    }
-
-    /// Notes what came so far, for the record of an answer that breaks off.
-    pub(crate) fn so_far(&mut self, message: Message) {
-        if let Some(Exchange { answer: Answer::Incomplete { message: so_far, .. }, .. }) = self.exchange() {
-            *so_far = Some(Box::new(message));
-        }
-    }
-
-    /// Records how it ended. `response`: the id of the answer, as the client knows it.
-    pub(crate) fn end(mut self, mut answer: Answer, response: Option<String>) -> Done {
-        if let (Answer::Complete(response), Some(prices)) = (&mut answer, self.prices) {
-            response.usage.cost_micros = prices.micros(response.usage);
-        }
-        self.recorder.charge(&self.owner, self.at, &answer);
-        let is_priced = self.prices.is_some();
-        self.observation.iter().for_each(|observation| observation.answered(&answer, is_priced));
-        match self.exchange() {
-            None => return Done::Off,
-            Some(exchange) => (exchange.answer, exchange.response_id) = (answer, response),
-        }
-        self.write()
-    }
-
-    /// The answer broke off.
-    pub(crate) fn broke_off(mut self, why: &str) -> Done {
-        if let Some(Exchange { answer: Answer::Incomplete { why: known, .. }, .. }) = self.exchange() {
-            why.clone_into(known);
-        }
-        self.write()
-    }
-
-    fn write(&mut self) -> Done {
-        let (Some((mut exchange, claim)), Some(label)) = (self.place.take(), &self.label) else {
-            return Done::Off;
-        };
-        let now_us = self.recorder.clock.monotonic_us();
-        exchange.answered_us = now_us.saturating_sub(self.began_us);
-        exchange.routed = self.routed.take();
-        exchange.guided = self.guided.take().map(|guided| label.guides.for_record(guided));
-        {
-            let mut places = self.recorder.places();
-            match exchange.answer.complete() {
-                Some(response) => {
-                    let id = exchange.response_id.as_deref();
-                    exchange.marks = places.sessions.answered(claim, &response.message, id, now_us / 1000);
-                }
-                None => places.sessions.unanswered(claim, now_us / 1000),
-            }
-        }
-        self.recorder.redact(&mut exchange);
-        let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
-        let decision = self.decision.take();
-        let done = self.recorder.write(label, &exchange, decision.as_deref(), stored);
-        self.observation.iter().for_each(|observation| observation.recorded(&done));
-        let usage = exchange.answer.usage();
-        let event = ExchangeEvent {
-            session: label.event(),
-            position: exchange.position,
-            is_complete: exchange.answer.complete().is_some(),
-            input_tokens: usage.prompt_tokens,
-            output_tokens: usage.completion_tokens,
-        };
-        let event = match &done {
-            Done::Missed(_) => GatewayEvent::ExchangeMissed(event),
-            Done::Recorded | Done::Off => GatewayEvent::ExchangeRecorded(event),
-        };
-        self.recorder.events.push(self.recorder.clock.now_ms(), Some(&self.owner), event);
-        done
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        // After `end` nothing is left to write.
-        self.write();
     }
 }
