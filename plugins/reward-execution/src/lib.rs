@@ -4,9 +4,15 @@
 //! `status`) is nearly certain, a first line that begins like an error is likely, and plain text says little. The
 //! verdict is the mean weighted by confidence; its own confidence is the mean confidence. Below 0.7 it does not decide:
 //! a guess from words is unreliable.
+//!
+//! In a session of an agent two more things are signs: a person who asks the same again (the answer before did not help), and calls of the last
+//! answer that nobody answered (the session was abandoned).
 
-use clawhost_sdk::{Context, Ending, Episode, Message, Origin, Reads, Result, Reward, Source, Verdict, export_reward};
+use clawhost_sdk::{
+    Context, Ending, Episode, Message, Origin, Reads, Result, Reward, Source, Turn, Verdict, export_reward,
+};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The reward.
 #[derive(Debug)]
@@ -35,6 +41,13 @@ const NOTHING: Worth = worth(-0.5, 0.4);
 /// Text without a sign of success or failure.
 const TEXT: Worth = worth(0.5, 0.5);
 
+/// A person asked the same again.
+const ASKED_AGAIN: Worth = worth(-1.0, 0.75);
+/// The last answer's calls have no results. The session may have ended for another reason.
+const ABANDONED: Worth = worth(-0.5, 0.4);
+/// Fewest characters of a request that counts as asked again: `go on` may be said often.
+const REQUEST_CHARACTERS: usize = 16;
+
 /// Beginnings of texts about failures.
 const ERROR_WORDS: [&str; 8] =
     ["error", "traceback", "exception", "fatal", "panic", "failed", "permission denied", "command not found"];
@@ -55,18 +68,43 @@ impl Reward for Execution {
         }
         let turns = episode.turns();
         let results: Vec<Worth> = turns.iter().flat_map(|turn| &turn.tool_results).map(judge).collect();
-        let sure: f64 = results.iter().map(|worth| worth.confidence).sum();
-        if results.is_empty() {
+        let (again, abandoned) = (asked_again(&turns), is_abandoned(&turns));
+        let signs = results.iter().copied();
+        let signs = signs.chain(std::iter::repeat_n(ASKED_AGAIN, again)).chain(abandoned.then_some(ABANDONED));
+        let signs: Vec<Worth> = signs.collect();
+        let sure: f64 = signs.iter().map(|worth| worth.confidence).sum();
+        if signs.is_empty() {
             return Ok(Verdict::NotApplicable("no tool was called".into()));
         }
-        let value = results.iter().map(|worth| worth.value * worth.confidence).sum::<f64>() / sure;
+        let value = signs.iter().map(|worth| worth.value * worth.confidence).sum::<f64>() / sure;
         let failed = results.iter().filter(|worth| worth.value < 0.0).count();
+        let of_person = match (again, abandoned) {
+            (0, false) => String::new(),
+            (again, false) => format!("; asked again {again} times"),
+            (0, true) => "; abandoned behind a call".to_owned(),
+            (again, true) => format!("; asked again {again} times; abandoned behind a call"),
+        };
         Ok(Verdict::scored(value.clamp(-1.0, 1.0))
-            .with_confidence(sure / results.len() as f64)
+            .with_confidence(sure / signs.len() as f64)
             .with_part("results", results.len() as f64)
             .with_part("failed", failed as f64)
-            .because(format!("{failed} of {} tool results look like failures", results.len())))
+            .with_part("asked again", again as f64)
+            .because(format!("{failed} of {} tool results look like failures{of_person}", results.len())))
     }
+}
+
+/// How often a person said again what was said before, without regard to case and spaces.
+fn asked_again(turns: &[Turn]) -> usize {
+    let mut known = BTreeSet::new();
+    let said = turns.iter().flat_map(|turn| &turn.observation).filter(|message| message.origin == Origin::User);
+    let plain =
+        |message: &Message| message.plain_text().to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    said.map(plain).filter(|text| text.chars().count() >= REQUEST_CHARACTERS && !known.insert(text.clone())).count()
+}
+
+/// Whether the last answer calls tools, and no result came.
+fn is_abandoned(turns: &[Turn]) -> bool {
+    turns.last().is_some_and(|last| last.action.tool_calls.len() > last.tool_results.len())
 }
 
 fn judge(result: &Message) -> Worth {
@@ -183,7 +221,33 @@ mod tests {
         assert!((value - (0.95 + 0.25) / 1.45).abs() < 1e-12 && (confidence - 0.725).abs() < 1e-12);
         let Verdict::Scored { confidence, .. } = verdict(&["some text", "more"]) else { panic!() };
         assert!(confidence < 0.7, "words alone decide nothing");
-        assert!(matches!(verdict(&[]), Verdict::NotApplicable(_)));
+        let told = Recording::of(Task::new("train", "t", "")).acted(Message::assistant("hi")).ended(Ending::Terminated);
+        assert!(matches!(ask::<Execution>(vec![told], &[]).unwrap()[0], Verdict::NotApplicable(_)));
+    }
+
+    #[test]
+    fn a_person_who_asks_the_same_again_was_not_helped() {
+        let session = |said: &[&str]| {
+            let begun = Recording::of(Task::new("live", "s", ""));
+            let turn = |recording: Recording, text: &&str| recording.asked(*text).acted(Message::assistant("ok"));
+            said.iter().fold(begun, turn).ended(Ending::Terminated)
+        };
+        let value = |said: &[&str]| ask::<Execution>(vec![session(said)], &[]).unwrap()[0].value();
+        assert_eq!(value(&["Send the invoice to Bern", "send the  invoice to bern"]), Some(-1.0));
+        assert_eq!(value(&["Send the invoice to Bern", "Send the invoice to Basel"]), None);
+        assert_eq!(value(&["go on", "go on"]), None, "short words are said often");
+        // An environment may repeat itself.
+        let environment = Recording::of(Task::new("train", "t", "")).observed("the secret is greater than this");
+        let environment = environment.acted(Message::assistant("1")).observed("the secret is greater than this");
+        let environment = environment.acted(Message::assistant("2")).ended(Ending::Terminated);
+        assert_eq!(ask::<Execution>(vec![environment], &[]).unwrap()[0].value(), None);
+    }
+
+    #[test]
+    fn a_session_that_ends_behind_a_call_is_a_weak_sign() {
+        let Verdict::Scored { value, confidence, .. } = verdict(&[]) else { panic!("a sign") };
+        assert_eq!((value, confidence), (ABANDONED.value, ABANDONED.confidence));
+        assert!(confidence < 0.7, "it decides nothing");
     }
 
     #[test]

@@ -162,6 +162,12 @@ impl Recording {
         self
     }
 
+    /// Adds what a person said, as in a session that an agent had outside of an environment.
+    pub fn asked(mut self, text: impl Into<String>) -> Self {
+        self.pending.push(Message { origin: Origin::User, ..Message::user(text) });
+        self
+    }
+
     /// Adds an action of the policy.
     pub fn acted(mut self, action: Message) -> Self {
         let index = self.fixture.turns.len() as u32;
