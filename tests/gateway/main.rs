@@ -14,6 +14,7 @@ mod change;
 mod client;
 mod context;
 mod conversations;
+mod dashboard;
 mod dialects;
 mod events;
 mod fallback;

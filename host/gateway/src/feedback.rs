@@ -141,6 +141,27 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
     answered(Dialect::OpenAi, answer.await)
 }
 
+/// Feedback of the admin on the page about a turn: a thumb, a correction, or both.
+///
+/// # Errors
+/// It says nothing, or the store cannot be written.
+pub(crate) async fn of_admin(
+    gateway: &Inner,
+    place: &AnswerPlace,
+    thumb: Option<&str>,
+    correction: Option<&str>,
+) -> Result<(), Refusal> {
+    let redact = |text: &str| gateway.config.redaction.text(text).unwrap_or_else(|| text.to_owned());
+    let given = Given { thumb: thumb.map(Value::from), correction: correction.map(str::to_owned), ..Given::default() };
+    let feedback = given.feedback(redact)?.at_turn(place.turn);
+    let told = told(gateway, place).await?;
+    add(gateway, place, feedback, None).await?;
+    if let Some(text) = correction.filter(|text| redact(text) == **text) {
+        remember(gateway, &Giver::Admin, place, &told, text.to_owned(), &HeaderMap::new()).await;
+    }
+    Ok(())
+}
+
 /// The place that feedback is about, if its giver may give feedback there.
 async fn find(gateway: &Inner, giver: &Giver, given: &Given, headers: &HeaderMap) -> Result<AnswerPlace, Refusal> {
     let (what, name, is_answer) = match (&given.response_id, &given.session) {

@@ -14,6 +14,7 @@ mod allocator;
 mod breaker;
 mod capture;
 mod config;
+mod dashboard;
 mod error;
 mod feedback;
 mod guiding;

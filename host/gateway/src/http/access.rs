@@ -88,9 +88,13 @@ impl Access {
         let Some(key) = carried(headers) else {
             return refuse(ADMIN_NEEDED);
         };
+        if self.is_admins_key(key) { Ok(()) } else { refuse("this is not the admin's key") }
+    }
+
+    /// Whether a text is the admin's key.
+    pub(crate) fn is_admins_key(&self, key: &str) -> bool {
         let digest = Digest::of(key.as_bytes());
-        let is_admin = self.admin.is_some_and(|admin| admin.as_bytes().ct_eq(digest.as_bytes()).into());
-        if is_admin { Ok(()) } else { refuse("this is not the admin's key") }
+        self.admin.is_some_and(|admin| admin.as_bytes().ct_eq(digest.as_bytes()).into())
     }
 
     /// Lets those pass who may read the counts of the gateway: the admin, and clients of this machine if no other machine reaches it.

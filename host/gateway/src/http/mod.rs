@@ -27,7 +27,7 @@ pub(crate) use attempts::is_passing;
 pub(crate) use exchange::{complete, utf8};
 pub(crate) use hints::{GuidanceWish, agent_in, no_trajectory, plain, project_in, user_in, wants_no_train};
 pub(crate) use relay::stream_head;
-pub(crate) use routes::{answered, body_of, known as open_client};
+pub(crate) use routes::{answered, body_of, body_of_form, known as open_client};
 pub(crate) use serve::Inner;
 pub use serve::{Gateway, GatewayCounts, Running};
 pub(crate) use shape::Shape;

@@ -10,7 +10,7 @@ use super::shape::Shape;
 use super::{pass, responses as stored, tokens};
 use crate::models::ServedModel;
 use crate::observe::{Observation, Route, monitoring, observed};
-use crate::{feedback, ingest, memory, pool};
+use crate::{dashboard, feedback, ingest, memory, pool};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -29,6 +29,9 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 type Shared = State<Arc<Inner>>;
+
+/// Largest form of the page in bytes: a correction with room for its escapes.
+const FORM_BYTES: usize = 16 << 10;
 
 /// The routes of a gateway.
 pub(crate) fn router(gateway: Arc<Inner>) -> Router {
@@ -55,6 +58,7 @@ pub(crate) fn router(gateway: Arc<Inner>) -> Router {
         .merge(ingest::routes())
         .merge(feedback::routes())
         .merge(memory::routes())
+        .merge(dashboard::routes())
         .route("/generate", post(generate))
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
@@ -257,6 +261,21 @@ pub(crate) async fn body_of(gateway: &Inner, request: Request) -> Result<(Header
     }
     let body = read_body(gateway, body).await?;
     Ok((parts.headers, body))
+}
+
+/// The fields of a form of the gateway's own page, and the headers.
+pub(crate) async fn body_of_form(
+    gateway: &Inner,
+    request: Request,
+) -> Result<(HeaderMap, HashMap<String, String>), Refusal> {
+    let (parts, body) = request.into_parts();
+    gateway.guard.address(&parts.headers)?;
+    let body = read_body(gateway, body).await?;
+    if body.len() > FORM_BYTES {
+        return Err(Refusal::new(ErrorKind::TooLarge, format!("a form has at most {FORM_BYTES} bytes")));
+    }
+    let fields = form_urlencoded::parse(&body).into_owned().collect();
+    Ok((parts.headers, fields))
 }
 
 /// The body, up to its largest size and within its time.

@@ -5,6 +5,7 @@ use super::guard::Guard;
 use super::routes;
 use super::shape::Shape;
 use crate::capture::{Importer, Recorder, Spool};
+use crate::dashboard::Logins;
 use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
 use crate::models::{Models, ServedModel};
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) guide: Option<Arc<dyn Guide>>,
     pub(crate) memory: Option<Arc<dyn MemoryBook>>,
     pub(crate) judge: Option<EpisodeJudge>,
+    /// Who has shown the admin's key in a browser.
+    pub(crate) logins: Logins,
     /// Changes of the data pool, for those that wait for one.
     pool: watch::Sender<()>,
     /// Held by answers that are under way; the end waits until all of them are dropped.
@@ -235,6 +238,7 @@ impl Gateway {
             guide,
             memory,
             judge,
+            logins: Logins::default(),
             pool: watch::Sender::new(()),
             busy: busy.downgrade(),
             config,

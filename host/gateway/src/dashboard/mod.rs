@@ -1,0 +1,182 @@
+//! The page of the gateway, for its admin: sessions as they are, what they got and what was said of them. It is rendered here, has no script
+//! and nothing from elsewhere, and every text of a client or a model is escaped by the templates.
+//!
+//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown, [`template`] renders it.
+
+mod login;
+mod pages;
+mod template;
+
+pub(crate) use login::Logins;
+
+use crate::feedback;
+use crate::http::{Inner, Refusal, body_of_form};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::routing::{get, post};
+use clawhost_wire::ErrorKind;
+use login::Visitor;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+type Shared = State<Arc<Inner>>;
+
+/// Where the page is.
+const HOME: &str = "/dashboard";
+/// What a browser may load and do: the page's own style, and forms that lead back here. Neither scripts nor frames.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const STYLE: &str = include_str!("style.css");
+
+/// The routes.
+pub(crate) fn routes() -> Router<Arc<Inner>> {
+    Router::new()
+        .route(HOME, get(overview))
+        .route("/dashboard/style.css", get(style))
+        .route("/dashboard/login", get(form).post(log_in))
+        .route("/dashboard/logout", post(log_out))
+        .route("/dashboard/sessions/{run}/{episode}", get(session))
+        .route("/dashboard/sessions/{run}/{episode}/feedback", post(judge))
+}
+
+/// A page with the headers that every one has.
+fn page(status: StatusCode, html: String) -> Response<Body> {
+    let mut answer = Response::new(Body::from(html));
+    *answer.status_mut() = status;
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // It shows conversations: no cache keeps them.
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in headers {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// Sends a browser to a place of the page.
+fn go_to(place: &str) -> Response<Body> {
+    let mut answer = page(StatusCode::SEE_OTHER, String::new());
+    if let Ok(place) = HeaderValue::from_str(place) {
+        answer.headers_mut().insert(header::LOCATION, place);
+    }
+    answer
+}
+
+fn refused(refusal: &Refusal) -> Response<Body> {
+    let status = StatusCode::from_u16(refusal.kind.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    page(status, template::message(&refusal.message))
+}
+
+/// The answer to somebody who has shown the admin's key, or the form in which to show it.
+async fn for_admin(
+    gateway: &Inner,
+    headers: &HeaderMap,
+    answer: impl AsyncFnOnce(Visitor) -> Result<Response<Body>, Refusal>,
+) -> Response<Body> {
+    if let Err(refusal) = gateway.guard.address(headers) {
+        return refused(&refusal);
+    }
+    match gateway.logins.visitor(headers, gateway.now_ms()) {
+        None => page(StatusCode::UNAUTHORIZED, template::login(None)),
+        Some(visitor) => answer(visitor).await.unwrap_or_else(|refusal| refused(&refusal)),
+    }
+}
+
+async fn style() -> Response<Body> {
+    let mut answer = page(StatusCode::OK, STYLE.to_owned());
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
+    answer
+}
+
+async fn form(State(gateway): Shared, headers: HeaderMap) -> Response<Body> {
+    match gateway.guard.address(&headers) {
+        Ok(()) => page(StatusCode::OK, template::login(None)),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn log_in(State(gateway): Shared, request: Request) -> Response<Body> {
+    let (_, fields) = match body_of_form(&gateway, request).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(&refusal),
+    };
+    let key = fields.get("key").map(String::as_str).unwrap_or_default();
+    if !gateway.access.is_admins_key(key.trim()) {
+        let why = "This is not the admin's key. It is in the file admin.key of the data folder.";
+        return page(StatusCode::UNAUTHORIZED, template::login(Some(why)));
+    }
+    match gateway.logins.add(gateway.now_ms(), gateway.scheme() == "https") {
+        Ok(cookie) => {
+            let mut answer = go_to(HOME);
+            answer.headers_mut().insert(header::SET_COOKIE, cookie);
+            answer
+        }
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+async fn log_out(State(gateway): Shared, request: Request) -> Response<Body> {
+    let (headers, fields) = match body_of_form(&gateway, request).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(&refusal),
+    };
+    for_admin(&gateway, &headers, async |visitor: Visitor| {
+        visitor.check(&fields)?;
+        gateway.logins.remove(&headers);
+        Ok(go_to("/dashboard/login"))
+    })
+    .await
+}
+
+async fn overview(State(gateway): Shared, headers: HeaderMap) -> Response<Body> {
+    for_admin(&gateway, &headers, async |visitor: Visitor| {
+        let shown = pages::overview(&gateway).await?;
+        Ok(page(StatusCode::OK, template::overview(&shown, &visitor)))
+    })
+    .await
+}
+
+/// The episode that an address names.
+fn named(names: &HashMap<String, String>) -> (String, String) {
+    let part = |name: &str| names.get(name).cloned().unwrap_or_default();
+    (part("run"), part("episode"))
+}
+
+async fn session(
+    State(gateway): Shared,
+    Path(names): Path<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    for_admin(&gateway, &headers, async |visitor: Visitor| {
+        let (run, episode) = named(&names);
+        let shown = pages::session(&gateway, run, episode).await?;
+        Ok(page(StatusCode::OK, template::session(&shown, &visitor)))
+    })
+    .await
+}
+
+/// Takes a thumb or a correction about a turn, and shows the session again.
+async fn judge(State(gateway): Shared, Path(names): Path<HashMap<String, String>>, request: Request) -> Response<Body> {
+    let (headers, fields) = match body_of_form(&gateway, request).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(&refusal),
+    };
+    for_admin(&gateway, &headers, async |visitor: Visitor| {
+        visitor.check(&fields)?;
+        let (run, episode) = named(&names);
+        let field = |name: &str| fields.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
+        let turn = field("turn").map(str::parse::<u32>).transpose();
+        let turn = turn.map_err(|_| Refusal::new(ErrorKind::Unprocessable, "turn: must be a number"))?;
+        let place = pages::place(&gateway, run.clone(), episode.clone(), turn).await?;
+        feedback::of_admin(&gateway, &place, field("thumb"), field("correction")).await?;
+        let at = turn.map(|turn| format!("#turn-{turn}")).unwrap_or_default();
+        Ok(go_to(&format!("{HOME}/sessions/{}/{}{at}", pages::escaped(&run), pages::escaped(&episode))))
+    })
+    .await
+}

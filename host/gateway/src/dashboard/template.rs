@@ -1,0 +1,52 @@
+//! Renders the page. The templates escape every value; nothing of a client reaches a page otherwise.
+
+use super::login::Visitor;
+use super::pages::{Overview, SessionShown};
+use minijinja::{Environment, context};
+use serde::Serialize;
+use std::sync::LazyLock;
+
+static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut templates = Environment::new();
+    // Names that end with .html are escaped as HTML.
+    let all = [
+        ("page.html", include_str!("templates/page.html")),
+        ("login.html", include_str!("templates/login.html")),
+        ("message.html", include_str!("templates/message.html")),
+        ("overview.html", include_str!("templates/overview.html")),
+        ("session.html", include_str!("templates/session.html")),
+    ];
+    for (name, text) in all {
+        // A test renders each.
+        let _ = templates.add_template(name, text);
+    }
+    templates
+});
+
+fn render(name: &str, values: impl Serialize) -> String {
+    let rendered = TEMPLATES.get_template(name).and_then(|template| template.render(values));
+    rendered.unwrap_or_else(|error| {
+        tracing::error!("the page {name} cannot be rendered: {error}");
+        "this page cannot be rendered; the log of the gateway says why".to_owned()
+    })
+}
+
+/// The form in which to show the admin's key. `why`: what was wrong with the one before.
+pub(super) fn login(why: Option<&str>) -> String {
+    render("login.html", context! { why })
+}
+
+/// A message.
+pub(super) fn message(text: &str) -> String {
+    render("message.html", context! { text })
+}
+
+/// The first page.
+pub(super) fn overview(shown: &Overview, visitor: &Visitor) -> String {
+    render("overview.html", context! { shown, proof => visitor.proof })
+}
+
+/// A session.
+pub(super) fn session(shown: &SessionShown, visitor: &Visitor) -> String {
+    render("session.html", context! { shown, proof => visitor.proof })
+}

@@ -1,0 +1,122 @@
+//! The page: who sees it, what it shows, what it takes, and that nothing of a client becomes a part of it.
+
+use crate::client::{Answer, post, request, user};
+use crate::stub::{Received, Stub, says};
+use crate::{ADMIN, Bench, served};
+use clawhost_providers::Dialect;
+use serde_json::json;
+
+/// What a client says to break out of the page.
+const ATTACK: &str = "</pre><script>alert(1)</script><img src=x onerror=\"alert('x')\">";
+
+async fn bench() -> (Stub, Bench) {
+    let stub = Stub::start(|_, request: &Received| says(request, ATTACK, &[]));
+    let bench = Bench::new(Dialect::OpenAi, &stub.base_url()).await;
+    let body = json!({"model": "m", "messages": [user(ATTACK)]});
+    let headers = [("x-clawhost-session", "<b>s"), ("x-clawhost-user", "\"><i>ada")];
+    assert_eq!(post(&bench.address, "/v1/chat/completions", &headers, &body).await.status, 200);
+    (stub, bench)
+}
+
+async fn get(bench: &Bench, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let (address, path) = (bench.address.clone(), path.to_owned());
+    let headers: Vec<(String, String)> =
+        headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    tokio::task::spawn_blocking(move || {
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        request("GET", &address, &path, &headers, &[]).answer()
+    })
+    .await
+    .unwrap()
+}
+
+async fn send_form(bench: &Bench, path: &str, cookie: &str, form: &str) -> Answer {
+    let (address, path, cookie, form) = (bench.address.clone(), path.to_owned(), cookie.to_owned(), form.to_owned());
+    tokio::task::spawn_blocking(move || {
+        let headers = [("content-type", "application/x-www-form-urlencoded"), ("cookie", cookie.as_str())];
+        request("POST", &address, &path, &headers, form.as_bytes()).answer()
+    })
+    .await
+    .unwrap()
+}
+
+/// The cookie of somebody who has shown the admin's key.
+async fn log_in(bench: &Bench) -> String {
+    let answer = send_form(bench, "/dashboard/login", "", &format!("key={ADMIN}")).await;
+    assert_eq!((answer.status, answer.header("location")), (303, "/dashboard"), "{answer:?}");
+    let cookie = answer.header("set-cookie");
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+/// The text behind another one, up to a quotation mark.
+fn behind(page: &str, text: &str) -> String {
+    let (_, rest) = page.split_once(text).unwrap_or_else(|| panic!("no `{text}` in {page}"));
+    rest.split('"').next().unwrap().replace("&#x2f;", "/")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_without_the_admins_key_sees_a_session() {
+    let (_stub, bench) = bench().await;
+    let open = bench.open().remove(0).episode;
+    let session = format!("/dashboard/sessions/{}/{}", open.run, open.id);
+    for path in ["/dashboard", &session] {
+        for cookie in ["", "clawhost_admin=", "clawhost_admin=0000"] {
+            let answer = get(&bench, path, &[("cookie", cookie)]).await;
+            assert_eq!(answer.status, 401, "{path} {cookie}");
+            assert!(answer.body.contains("name=\"key\"") && !answer.body.contains("ada"), "{answer:?}");
+        }
+    }
+    assert_eq!(send_form(&bench, "/dashboard/login", "", "key=ch-wrong").await.status, 401);
+    let sent = send_form(&bench, &format!("{session}/feedback"), "", "turn=0&thumb=up").await;
+    assert_eq!(sent.status, 401);
+    // A page of another site, through its own name for this machine.
+    let foreign = get(&bench, "/dashboard", &[("host", "evil.example")]).await;
+    assert_eq!(foreign.status, 403, "{foreign:?}");
+    let cookie = log_in(&bench).await;
+    assert_eq!(get(&bench, "/dashboard", &[("cookie", &cookie)]).await.status, 200);
+    let proof = behind(&get(&bench, "/dashboard", &[("cookie", &cookie)]).await.body, "name=\"proof\" value=\"");
+    assert_eq!(send_form(&bench, "/dashboard/logout", &cookie, &format!("proof={proof}")).await.status, 303);
+    assert_eq!(get(&bench, "/dashboard", &[("cookie", &cookie)]).await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clients_and_models_say_is_text_of_the_page() {
+    let (_stub, bench) = bench().await;
+    let cookie = log_in(&bench).await;
+    let overview = get(&bench, "/dashboard", &[("cookie", &cookie)]).await;
+    let session = get(&bench, &behind(&overview.body, "<th scope=\"row\"><a href=\""), &[("cookie", &cookie)]).await;
+    for page in [&overview, &session] {
+        let policy = page.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!((page.header("cache-control"), page.header("x-content-type-options")), ("no-store", "nosniff"));
+        for tag in ["<script", "<img", "<b>s", "<i>", "http://", "https://"] {
+            assert!(!page.body.contains(tag), "{tag} in {}", page.body);
+        }
+        assert!(page.body.contains("&lt;b&gt;s"), "{}", page.body);
+        assert!(!page.body.contains(ADMIN) && !page.body.contains(cookie.split('=').nth(1).unwrap()));
+    }
+    assert_eq!(session.body.matches("&lt;script&gt;alert(1)").count(), 2, "asked and answered: {}", session.body);
+    let style = get(&bench, "/dashboard/style.css", &[]).await;
+    assert!(style.header("content-type").starts_with("text/css") && !style.body.contains("url("), "{style:?}");
+    assert_eq!(get(&bench, "/dashboard/sessions/run-1/ep-1", &[("cookie", &cookie)]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thumb_and_a_correction_of_the_page_are_verdicts_and_other_forms_are_refused() {
+    let (_stub, mut bench) = bench().await;
+    let cookie = log_in(&bench).await;
+    let overview = get(&bench, "/dashboard", &[("cookie", &cookie)]).await.body;
+    let address = behind(&overview, "<th scope=\"row\"><a href=\"");
+    let page = get(&bench, &address, &[("cookie", &cookie)]).await.body;
+    let (proof, target) = (behind(&page, "name=\"proof\" value=\""), format!("{address}/feedback"));
+    let status = async |form: &str| send_form(&bench, &target, &cookie, form).await.status;
+    assert_eq!(status("turn=0&thumb=up").await, 403, "a form of another site");
+    assert_eq!(status(&format!("proof={}&turn=0&thumb=up", "0".repeat(64))).await, 403);
+    assert_eq!(status(&format!("proof={proof}&turn=x&thumb=up")).await, 422);
+    assert_eq!(status(&format!("proof={proof}&turn=0")).await, 422);
+    assert_eq!(status(&format!("proof={proof}&turn=0&thumb=down")).await, 303);
+    assert_eq!(status(&format!("proof={proof}&turn=0&correction=use+metres")).await, 303);
+    let [episode] = bench.episodes().await.try_into().unwrap();
+    assert_eq!((episode.reward, episode.verdicts.len()), (Some(-1.0), 2));
+}
