@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, post, request, user};
 use crate::stub::{Received, Stub, says};
-use crate::{ADMIN, Bench, served};
+use crate::{ADMIN, Bench};
 use clawhost_providers::Dialect;
 use serde_json::json;
 
@@ -58,8 +58,10 @@ fn behind(page: &str, text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_without_the_admins_key_sees_a_session() {
     let (_stub, bench) = bench().await;
-    let open = bench.open().remove(0).episode;
-    let session = format!("/dashboard/sessions/{}/{}", open.run, open.id);
+    let cookie = log_in(&bench).await;
+    let shown = get(&bench, "/dashboard", &[("cookie", &cookie)]).await;
+    let session = behind(&shown.body, "<th scope=\"row\"><a href=\"");
+    assert_eq!(get(&bench, &session, &[("cookie", &cookie)]).await.status, 200);
     for path in ["/dashboard", &session] {
         for cookie in ["", "clawhost_admin=", "clawhost_admin=0000"] {
             let answer = get(&bench, path, &[("cookie", cookie)]).await;
@@ -73,8 +75,6 @@ async fn nobody_without_the_admins_key_sees_a_session() {
     // A page of another site, through its own name for this machine.
     let foreign = get(&bench, "/dashboard", &[("host", "evil.example")]).await;
     assert_eq!(foreign.status, 403, "{foreign:?}");
-    let cookie = log_in(&bench).await;
-    assert_eq!(get(&bench, "/dashboard", &[("cookie", &cookie)]).await.status, 200);
     let proof = behind(&get(&bench, "/dashboard", &[("cookie", &cookie)]).await.body, "name=\"proof\" value=\"");
     assert_eq!(send_form(&bench, "/dashboard/logout", &cookie, &format!("proof={proof}")).await.status, 303);
     assert_eq!(get(&bench, "/dashboard", &[("cookie", &cookie)]).await.status, 401);

@@ -379,6 +379,9 @@ fn signal(_: u32, told: Told) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    /// Attempts at a lease before a test gives up.
+    const LOOKS: usize = 1_000_000;
+
     #[test]
     fn a_file_that_a_killed_gateway_left_is_no_gateway() {
         let folder = tempfile::tempdir().unwrap();
@@ -386,7 +389,9 @@ mod tests {
         let announced = announce(folder.path(), (address, None), 7, Aliases::default()).unwrap();
         assert_eq!(running_gateway(folder.path()).unwrap(), None, "nobody holds the lease");
         let leases = FileLeases::new(folder.path());
-        let lease = leases.acquire(&LeaseSubject::Gateway, LeaseMode::Exclusive).unwrap();
+        // A process that another test starts has the file open until it is another program.
+        let acquire = || leases.acquire(&LeaseSubject::Gateway, LeaseMode::Exclusive).unwrap();
+        let lease = std::iter::repeat_with(acquire).take(LOOKS).flatten().next().unwrap();
         let found = running_gateway(folder.path()).unwrap().unwrap();
         assert_eq!((found.process, found.address, found.started_at), (std::process::id(), address, 7));
         drop(announced);

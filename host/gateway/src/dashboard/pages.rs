@@ -108,6 +108,8 @@ fn time(at_ms: u64) -> String {
 /// # Errors
 /// The store cannot be read; likewise below.
 pub(super) async fn overview(gateway: &Inner) -> Result<Overview, Refusal> {
+    // What was answered a moment ago is shown. If the store is busy, the page shows what it has.
+    let _ = gateway.recorder.caught_up().await;
     let now = gateway.now_ms();
     let (open, ended) = read(gateway, move |reader| Ok((open(reader)?, ended(reader, now)?))).await?;
     let counts = gateway.counts();
@@ -185,6 +187,7 @@ fn in_progress(
 
 /// An episode, and whether it is in progress.
 async fn episode_of(gateway: &Inner, run: String, id: String) -> Result<(Episode, bool), Refusal> {
+    let _ = gateway.recorder.caught_up().await;
     let limit = gateway.config.limits.episode_bytes;
     let found = read(gateway, move |reader| {
         let (run, id) = (RunId(run), EpisodeId(id));
