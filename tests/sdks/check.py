@@ -8,20 +8,10 @@ import sys
 
 import anthropic
 import openai
+from checks import check, fail, finish
 
 ADDRESS, ALIAS = sys.argv[1], sys.argv[2]
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-failed = 0
-
-
-def check(name, got, expect):
-    global failed
-    if got == expect:
-        print(f"ok {name}")
-    else:
-        failed = 1
-        print(f"FAILED {name}: got {got!r}, expected {expect!r}")
-
 
 chat = openai.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="none", max_retries=0)
 messages = anthropic.Anthropic(base_url=f"http://{ADDRESS}", api_key="none", max_retries=0)
@@ -201,6 +191,5 @@ for part in [
     try:
         part()
     except Exception as error:  # A check that cannot run has failed; the others are of interest, too.
-        failed = 1
-        print(f"FAILED {part.__name__}: {type(error).__name__}: {error}")
-sys.exit(failed)
+        fail(f"{part.__name__}: {type(error).__name__}: {error}")
+finish()

@@ -6,19 +6,9 @@ Run by the suite beside it, which starts the gateway with `--mode skills`. Print
 import sys
 
 import openai
+from checks import check, finish
 
 ADDRESS, ALIAS = sys.argv[1], sys.argv[2]
-failed = 0
-
-
-def check(name, got, expect):
-    global failed
-    if got == expect:
-        print(f"ok {name}")
-    else:
-        failed = 1
-        print(f"FAILED {name}: got {got!r}, expected {expect!r}")
-
 
 client = openai.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="none", max_retries=0)
 
@@ -57,4 +47,4 @@ for name, feedback, status in [
         check(name, 200, status)
     except openai.APIStatusError as error:
         check(name, error.status_code, status)
-sys.exit(failed)
+finish()

@@ -72,6 +72,13 @@ impl Drop for Upstream {
     }
 }
 
+/// A client in Python, which leaves no compiled files in this folder.
+fn python(folder: &Path, name: &str) -> Command {
+    let mut command = Command::new(folder.join("bin/python"));
+    command.arg(script(name)).env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
 /// Runs a client in front of an upstream of each kind.
 fn check(test: &str, language: &str, client: impl Fn(&Path, &str) -> Command) {
     let Some(folder) = installed(test, "sdks", language) else { return };
@@ -94,8 +101,8 @@ fn check(test: &str, language: &str, client: impl Fn(&Path, &str) -> Command) {
 #[test]
 fn python_sdks_work_with_upstreams_of_both_dialects() {
     check("python_sdks_work", "python", |folder, address| {
-        let mut command = Command::new(folder.join("bin/python"));
-        command.arg(script("check.py")).args([address, "m"]);
+        let mut command = python(folder, "check.py");
+        command.args([address, "m"]);
         command
     });
 }
@@ -106,8 +113,8 @@ fn a_correction_through_the_python_sdk_changes_the_next_session_of_its_user_alon
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
     let upstream = Upstream::start("openai");
     let served = Served::start_with(&bench, &["--upstream", &upstream.spec, "--mode", "skills"]);
-    let mut client = Command::new(folder.join("bin/python"));
-    client.arg(script("corrections.py")).args([&served.address, "m"]);
+    let mut client = python(&folder, "corrections.py");
+    client.args([&served.address, "m"]);
     let output = client.stdin(Stdio::null()).output().unwrap();
     let said = bench::stdout(&output) + &bench::stderr(&output);
     assert!(output.status.success(), "{said}");
@@ -121,8 +128,8 @@ fn the_python_sdk_scores_texts_with_a_local_model() {
     let tiny = bench.data.path().join("tiny").display().to_string();
     bench.out(&["model", "init", &tiny, "--width", "16", "--context", "32", "--alphabet", "0123456789+=<>?#"]);
     let served = Served::start(&bench, &[&format!("m=local:{tiny}")]);
-    let mut client = Command::new(folder.join("bin/python"));
-    client.arg(script("completions.py")).args([&served.address, "m"]);
+    let mut client = python(&folder, "completions.py");
+    client.args([&served.address, "m"]);
     let output = client.stdin(Stdio::null()).output().unwrap();
     let said = bench::stdout(&output) + &bench::stderr(&output);
     assert!(output.status.success(), "{said}");
@@ -144,11 +151,11 @@ fn programs_that_call_providers_directly_are_recorded_by_two_lines() {
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
     let (openai, anthropic) = (Upstream::start("responses"), Upstream::start("anthropic"));
     let served = Served::start(&bench, &[&openai.spec]);
-    let mut command = Command::new(folder.join("bin/python"));
-    command.arg(script("wrap.py")).arg(format!("http://{}/v1", openai.address));
+    let mut command = python(&folder, "wrap.py");
+    command.arg(format!("http://{}/v1", openai.address));
     command.args([&anthropic.address, &served.address].map(|address| format!("http://{address}")));
     // LiteLLM would get its prices from the network.
-    command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = bench::stdout(&output) + &bench::stderr(&output);
     assert!(output.status.success(), "{said}");

@@ -14,6 +14,7 @@ import threading
 
 import anthropic
 import openai
+from checks import check, finish
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples/python-wrap"))
 import clawhost_wrap
@@ -22,17 +23,7 @@ from clawhost_wrap import wrap
 OPENAI, ANTHROPIC, GATEWAY = sys.argv[1:4]
 TOOL = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 HELLO = [{"role": "user", "content": "say hello"}]
-failed = 0
 records = []
-
-
-def check(name, got, expect):
-    global failed
-    if got == expect:
-        print(f"ok {name}")
-    else:
-        failed = 1
-        print(f"FAILED {name}: got {got!r}, expected {expect!r}")
 
 
 class Ingest(http.server.BaseHTTPRequestHandler):
@@ -277,4 +268,4 @@ asyncio.run(asynchronous())
 what_the_caller_notices()
 litellm_callback()
 through_a_gateway()
-sys.exit(failed)
+finish()

@@ -120,16 +120,16 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
         let redact = |text: &str| gateway.config.redaction.text(text).unwrap_or_else(|| text.to_owned());
         let (feedback, key) = (given.feedback(redact)?, given.key(&headers)?);
         let place = find(&gateway, &giver, &given, &headers).await?;
-        let told = told(&gateway, &place).await?;
+        let judged = session_at(&gateway, &place).await?;
         let added = add(&gateway, &place, feedback.at_turn(place.turn), key).await?;
         let correction = given.correction.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let remembered = match correction {
             None => Value::Null,
             Some(text) if redact(text) != text => value!({"remembered": false, "why": REDACTED}),
-            Some(text) => remember(&gateway, &giver, &place, &told, text.to_owned(), &headers).await,
+            Some(text) => remember(&gateway, &giver, &place, &judged, text.to_owned(), &headers).await,
         };
         let episode = format!("{}/{}", place.run, place.episode);
-        let mut shown = value!({"episode": episode, "session": told.session.session, "turn": place.turn});
+        let mut shown = value!({"episode": episode, "session": judged.session.session, "turn": place.turn});
         if let Some(object) = shown.as_object_mut() {
             object.extend(added);
             if !remembered.is_null() {
@@ -141,10 +141,10 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
     answered(Dialect::OpenAi, answer.await)
 }
 
-/// Feedback of the admin on the page about a turn: a thumb, a correction, or both.
+/// Records feedback that the admin gives on the page about a turn: a thumb, a correction, or both.
 ///
 /// # Errors
-/// It says nothing, or the store cannot be written.
+/// There is neither a thumb nor a correction, a text is too long, or the store cannot be written.
 pub(crate) async fn of_admin(
     gateway: &Inner,
     place: &AnswerPlace,
@@ -154,10 +154,10 @@ pub(crate) async fn of_admin(
     let redact = |text: &str| gateway.config.redaction.text(text).unwrap_or_else(|| text.to_owned());
     let given = Given { thumb: thumb.map(Value::from), correction: correction.map(str::to_owned), ..Given::default() };
     let feedback = given.feedback(redact)?.at_turn(place.turn);
-    let told = told(gateway, place).await?;
+    let judged = session_at(gateway, place).await?;
     add(gateway, place, feedback, None).await?;
     if let Some(text) = correction.filter(|text| redact(text) == **text) {
-        remember(gateway, &Giver::Admin, place, &told, text.to_owned(), &HeaderMap::new()).await;
+        remember(gateway, &Giver::Admin, place, &judged, text.to_owned(), &HeaderMap::new()).await;
     }
     Ok(())
 }
@@ -216,27 +216,27 @@ async fn find(gateway: &Inner, giver: &Giver, given: &Given, headers: &HeaderMap
 }
 
 /// The session of a place, as far as feedback needs it.
-struct Told {
+struct JudgedSession {
     session: LiveSession,
     /// Whether its client keeps it out of learning.
     no_train: bool,
 }
 
-fn of_episode(episode: &Episode) -> Option<Told> {
+fn of_episode(episode: &Episode) -> Option<JudgedSession> {
     let session = episode.origin.session()?.clone();
-    Some(Told { session, no_train: episode.origin.withheld() == Some(Withheld::NoTrain) })
+    Some(JudgedSession { session, no_train: episode.origin.withheld() == Some(Withheld::NoTrain) })
 }
 
-fn of_open(reader: &dyn StoreReader, place: &AnswerPlace) -> Result<Option<Told>, StoreError> {
+fn of_open(reader: &dyn StoreReader, place: &AnswerPlace) -> Result<Option<JudgedSession>, StoreError> {
     let Some(session) = reader.open_session(&place.run, &place.episode)? else { return Ok(None) };
     let documents = reader.exchanges(&place.run, &place.episode)?;
     let says_so =
         |document: &String| serde_json::from_str::<Exchange>(document).is_ok_and(|exchange| exchange.no_train);
-    Ok(Some(Told { session, no_train: documents.iter().any(says_so) }))
+    Ok(Some(JudgedSession { session, no_train: documents.iter().any(says_so) }))
 }
 
 /// The session of a place: in progress or ended.
-async fn told(gateway: &Inner, place: &AnswerPlace) -> Result<Told, Refusal> {
+async fn session_at(gateway: &Inner, place: &AnswerPlace) -> Result<JudgedSession, Refusal> {
     let asked = place.clone();
     let found = read(gateway, move |reader| {
         if let Some(open) = of_open(reader, &asked)? {
@@ -304,7 +304,7 @@ async fn remember(
     gateway: &Inner,
     giver: &Giver,
     place: &AnswerPlace,
-    told: &Told,
+    judged: &JudgedSession,
     text: String,
     headers: &HeaderMap,
 ) -> Value {
@@ -314,12 +314,12 @@ async fn remember(
         Giver::Client(client) => client.no_train || client.no_record,
         Giver::Admin => false,
     };
-    if told.no_train || wants_no_train(headers) || is_kept_out {
+    if judged.no_train || wants_no_train(headers) || is_kept_out {
         return refused("its client keeps the session out of learning");
     }
     let episode = format!("{}/{}", place.run, place.episode);
     let new = NewMemory { level: None, kind: None, text, episode: Some(episode), supersedes: None, expires_days: None };
-    let party = MemoryParty { owner: &place.owner, team: None, session: &told.session };
+    let party = MemoryParty { owner: &place.owner, team: None, session: &judged.session };
     match memory.remember(party, new).await {
         Ok(item) => {
             let undo = format!("DELETE /v1/memory/{}", item.id);

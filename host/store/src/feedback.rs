@@ -153,29 +153,22 @@ fn waiting(row: &Row<'_>) -> rusqlite::Result<WaitingFeedback> {
     })
 }
 
+/// The places that a query finds by a name.
+fn places(reader: &Reader, query: &str, name: &str) -> Result<Vec<AnswerPlace>, StoreError> {
+    reader.query(|connection| connection.prepare_cached(query)?.query_map([name], place)?.collect())
+}
+
 impl FeedbackReader for Reader {
     fn answer_places(&self, id: &str) -> Result<Vec<AnswerPlace>, StoreError> {
-        self.query(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT owner, user, run, episode, turn, max(number) AS newest FROM answers WHERE id = ?
-                     GROUP BY owner, user ORDER BY newest DESC",
-                )?
-                .query_map([id], place)?
-                .collect()
-        })
+        let query = "SELECT owner, user, run, episode, turn, max(number) AS newest FROM answers WHERE id = ?
+                     GROUP BY owner, user ORDER BY newest DESC";
+        places(self, query, id)
     }
 
     fn session_places(&self, session: &str) -> Result<Vec<AnswerPlace>, StoreError> {
-        self.query(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT owner, user, run, episode, NULL, max(number) AS newest FROM sessions WHERE name = ?
-                     GROUP BY owner, user ORDER BY newest DESC",
-                )?
-                .query_map([session], place)?
-                .collect()
-        })
+        let query = "SELECT owner, user, run, episode, NULL, max(number) AS newest FROM sessions WHERE name = ?
+                     GROUP BY owner, user ORDER BY newest DESC";
+        places(self, query, session)
     }
 
     fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError> {

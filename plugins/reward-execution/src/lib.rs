@@ -78,18 +78,14 @@ impl Reward for Execution {
         }
         let value = signs.iter().map(|worth| worth.value * worth.confidence).sum::<f64>() / sure;
         let failed = results.iter().filter(|worth| worth.value < 0.0).count();
-        let of_person = match (again, abandoned) {
-            (0, false) => String::new(),
-            (again, false) => format!("; asked again {again} times"),
-            (0, true) => "; abandoned behind a call".to_owned(),
-            (again, true) => format!("; asked again {again} times; abandoned behind a call"),
-        };
+        let repeated = if again > 0 { format!("; {again} repeated requests") } else { String::new() };
+        let unanswered = if abandoned { "; abandoned behind a call" } else { "" };
         Ok(Verdict::scored(value.clamp(-1.0, 1.0))
             .with_confidence(sure / signs.len() as f64)
             .with_part("results", results.len() as f64)
             .with_part("failed", failed as f64)
             .with_part("asked again", again as f64)
-            .because(format!("{failed} of {} tool results look like failures{of_person}", results.len())))
+            .because(format!("{failed} of {} tool results look like failures{repeated}{unanswered}", results.len())))
     }
 }
 

@@ -67,7 +67,7 @@ impl Expiry {
             let citations = Citations::read(&*reader)?;
             let mut removal = Removal { records_only: true, ..Removal::default() };
             for run in reader.runs(None)?.into_iter().filter(|run| run.kind == RunKind::Live && !run.pruned) {
-                let Some(days) = self.days(keys, owner(&run)) else { continue };
+                let Some(days) = self.days(keys, run.live_owner()) else { continue };
                 if !is_over(&*reader, &run, days, now_ms)? {
                     continue;
                 }
@@ -91,11 +91,6 @@ impl Expiry {
             None => self.others,
         }
     }
-}
-
-/// The name of the key of a live run; empty without one.
-fn owner(run: &RunRow) -> &str {
-    run.basis.pointer("/live/owner").and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
 /// Whether everything of a run is older than so many days.

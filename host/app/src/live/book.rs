@@ -164,14 +164,9 @@ fn items(reader: &dyn MemoryReader, scope: &str, query: Option<&str>) -> Result<
     Ok(reader.memories(scope)?.iter().rev().filter_map(item).filter(matches).collect())
 }
 
-/// The row of a new memory, if it may be written.
-fn row(reader: &dyn MemoryReader, scope: &Scope, new: &NewMemory, at: u64) -> Result<MemoryRow, AppError> {
-    let source = new.episode.clone().map_or(MemorySource::Written, MemorySource::Feedback);
-    row_from(reader, scope, (new, source), at)
-}
-
-fn row_from(
-    reader: &dyn MemoryReader,
+/// The row of a new memory, if it may be written. `known`: all memories of the scope.
+fn row(
+    known: &[MemoryRow],
     scope: &Scope,
     (new, source): (&NewMemory, MemorySource),
     at: u64,
@@ -182,7 +177,6 @@ fn row_from(
         return Err(MemoryError::Text("it would expire at once; give it a day at least".to_owned()).into());
     }
     let (name, id) = (scope.to_string(), memory.id(scope));
-    let known = reader.memories(&name)?;
     if let Some(former) = new.supersedes.as_ref().filter(|former| !known.iter().any(|row| row.id == **former)) {
         let id = clawhost_core::escaped(former, 60);
         return Err(MemoryError::Unknown { scope: name, id }.into());
@@ -210,9 +204,10 @@ async fn write(store: &Store, folder: &Path, scope: Scope, new: NewMemory, at: u
     let (name, supersedes) = (scope.to_string(), new.supersedes.clone());
     let asked = name.clone();
     let (row, expired) = reading(folder, move |reader| {
-        let row = row(reader, &scope, &new, at)?;
-        let rows = reader.memories(&asked)?;
-        let expired: Vec<String> = rows.into_iter().filter(|row| has_expired(row, at)).map(|row| row.id).collect();
+        let known = reader.memories(&asked)?;
+        let source = new.episode.clone().map_or(MemorySource::Written, MemorySource::Feedback);
+        let row = row(&known, &scope, (&new, source), at)?;
+        let expired: Vec<String> = known.into_iter().filter(|row| has_expired(row, at)).map(|row| row.id).collect();
         Ok((row, expired))
     })
     .await?;
@@ -303,7 +298,7 @@ pub async fn import_memory(workspace: &Workspace, scope: &Scope, text: &str) -> 
         let new = NewMemory { level: None, kind, text, episode: None, supersedes: None, expires_days: None };
         let row = {
             let reader = Reader::open(workspace.folder())?;
-            row_from(&reader, scope, (&new, MemorySource::Import), now)?
+            row(&reader.memories(&scope.to_string())?, scope, (&new, MemorySource::Import), now)?
         };
         workspace.store().remember(MemoryRow { expires_at, ..row }, None).await?;
         count += 1;
@@ -326,8 +321,8 @@ impl LiveMemory {
     }
 }
 
-/// What a client is told of an error.
-fn told(error: AppError) -> NotRemembered {
+/// Turns an error into the reason that the client's answer gives.
+fn not_remembered(error: AppError) -> NotRemembered {
     match error {
         AppError::Memory(MemoryError::Unknown { .. }) => NotRemembered::Unknown,
         AppError::Memory(other) => NotRemembered::Refused(other.to_string()),
@@ -347,7 +342,7 @@ impl MemoryBook for LiveMemory {
             return Err(NotRemembered::Refused(why.to_owned()));
         }
         let scope = scope_at(party, new.level.as_deref()).map_err(|error| refused(&error))?;
-        write(&self.store, &self.folder, scope, new, self.clock.now_ms()).await.map_err(told)
+        write(&self.store, &self.folder, scope, new, self.clock.now_ms()).await.map_err(not_remembered)
     }
 
     async fn memories(
@@ -365,12 +360,13 @@ impl MemoryBook for LiveMemory {
             let all = asked.iter().map(|scope| items(reader, &scope.to_string(), query.as_deref()));
             Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
         };
-        reading(&self.folder, read).await.map_err(told)
+        reading(&self.folder, read).await.map_err(not_remembered)
     }
 
     async fn forget(&self, owner: &str, id: &str) -> Result<String, NotRemembered> {
         let asked = id.to_owned();
-        let known = reading(&self.folder, move |reader| Ok(reader.scopes_with(&asked)?)).await.map_err(told)?;
+        let known =
+            reading(&self.folder, move |reader| Ok(reader.scopes_with(&asked)?)).await.map_err(not_remembered)?;
         let scopes = known.iter().filter_map(|scope| scope.parse::<Scope>().ok());
         let mut own = scopes.filter(|scope| scope.level() != ScopeLevel::Team && scope.owner() == owner);
         let scope = own.next().ok_or(NotRemembered::Unknown)?.to_string();

@@ -141,6 +141,13 @@ pub struct RunRow {
     pub pruned: bool,
 }
 
+impl RunRow {
+    /// Name of the key whose client's sessions a live run has; empty without a key, and for other runs.
+    pub fn live_owner(&self) -> &str {
+        self.basis.pointer("/live/owner").and_then(serde_json::Value::as_str).unwrap_or_default()
+    }
+}
+
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DamagedRecord {

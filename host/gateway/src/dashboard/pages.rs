@@ -4,8 +4,8 @@ use crate::http::{Inner, Refusal};
 use crate::pool::read;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    AnswerPlace, Episode, EpisodeFilter, EpisodeId, Message, RewardRecord, RunId, StoreError, StoreReader, ToolCall,
-    Verdict, Withheld,
+    AnswerPlace, Episode, EpisodeFilter, EpisodeId, EpisodeProgress, EpisodeState, Message, RewardRecord, RunId,
+    StoreError, StoreReader, ToolCall, Verdict, Withheld,
 };
 use clawhost_wire::ErrorKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -125,7 +125,7 @@ pub(super) async fn overview(gateway: &Inner) -> Result<Overview, Refusal> {
 fn open(reader: &dyn StoreReader) -> Result<Vec<SessionRow>, StoreError> {
     let mut open = reader.open_episodes(None)?;
     open.sort_by_key(|progress| std::cmp::Reverse(progress.last_at));
-    let row = |progress: clawhost_core::EpisodeProgress| {
+    let row = |progress: EpisodeProgress| {
         let episode = progress.episode;
         SessionRow {
             address: address(&episode.run.0, &episode.id.0),
@@ -146,7 +146,7 @@ fn ended(reader: &dyn StoreReader, now: u64) -> Result<Vec<SessionRow>, StoreErr
     let rows = reader.list_episodes(&filter)?.rows.into_iter().filter(|row| row.live);
     let shown = rows.map(|row| {
         let state = match row.state(now) {
-            clawhost_core::EpisodeState::Pending { until } => format!("pending until {}", time(until)),
+            EpisodeState::Pending { until } => format!("pending until {}", time(until)),
             _ if row.revision > 0 => format!("decided, revision {}", row.revision),
             _ => row.ending.clone(),
         };
@@ -212,7 +212,7 @@ pub(super) async fn place(
     let (found, _) = episode_of(gateway, run.clone(), episode).await?;
     let of_run = RunId(run);
     let row = read(gateway, move |reader| reader.run(&of_run)).await?;
-    let owner = row.as_ref().and_then(|row| row.basis.pointer("/live/owner")?.as_str().map(str::to_owned));
+    let owner = row.map(|row| row.live_owner().to_owned());
     let user = found.origin.session().and_then(|session| session.user.clone());
     Ok(AnswerPlace { owner: owner.unwrap_or_default(), user, run: found.run, episode: found.id, turn })
 }

@@ -43,7 +43,7 @@ pub(crate) enum GuidanceWish {
     /// It gets guidance.
     #[default]
     Given,
-    /// It gets guidance, and is told in a header what it got.
+    /// It gets guidance, and a header of the answer names it.
     Shown,
     /// It gets none.
     Off,

@@ -115,8 +115,8 @@ pub enum Unit<'a> {
     User(&'a str),
 }
 
-/// The secret that draws follow from. Whoever knows it can predict the draw of a session, and choose the name of one to suit; so it is never
-/// printed, and cannot be serialised.
+/// The secret seed of the draws. A client that knew it could predict the draw of a session and pick a session name with the draw that it
+/// wants. So the seed is never printed, and cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DrawSeed(Digest);
 

@@ -14,7 +14,8 @@ fn biased(ratio: f64) -> World {
 
 #[test]
 fn an_entry_that_only_makes_good_outcomes_be_told_is_admitted_unless_findings_must_survive_that() {
-    // Good outcomes of the shown arm are told half as often again as bad ones; as many sessions of either arm are told.
+    // In the shown arm, a session with a good outcome gets feedback 1.5 times as often as one with a bad outcome. Both arms get feedback on
+    // the same share of their sessions.
     let found = simulate(&biased(1.5), SESSIONS, 0.0);
     assert!(found.help[0] > 0.3, "the check has to matter: {found:?}");
     assert!(found.survived <= allowed(0.1), "{found:?}");

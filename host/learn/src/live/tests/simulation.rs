@@ -10,7 +10,11 @@ const SESSIONS: usize = 1_200;
 
 /// Both promises, for an entry without mean effect.
 fn check_null(world: &World, sessions: usize) {
-    let found = simulate(world, sessions, 0.0);
+    assert_null(world, &simulate(world, sessions, 0.0));
+}
+
+/// The same for a result.
+pub(super) fn assert_null(world: &World, found: &Outcome) {
     for ((level, help), harm) in [0.1, 0.05, 1.0 / 160.0].into_iter().zip(found.help).zip(found.harm) {
         assert!(help <= allowed(level) && harm <= allowed(level), "{level}: {world:?}: {found:?}");
     }

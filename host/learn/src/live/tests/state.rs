@@ -35,7 +35,7 @@ fn a_trial_that_ends_early_can_be_saved() {
     assert_eq!(serde_json::from_str::<LiveCredit>(&serde_json::to_string(&credit).unwrap()).unwrap(), credit);
 }
 
-/// Users of one part, who say nothing about each other's rewards: every prediction is the middle.
+/// Users of one fold. Regressions leave the user's own fold out, so none of them has data: they predict the middle of the reward range.
 fn alike(count: usize) -> Vec<u64> {
     (0..).filter(|user| fold_of(*user) == 0).take(count).collect()
 }
