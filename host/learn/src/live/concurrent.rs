@@ -4,7 +4,7 @@
 //! effect. Every session that enters was drawn for, and the two arms are from the same time.
 
 use super::baseline::Baseline;
-use super::credit::Verdict;
+use super::credit::EffectFinding;
 use super::estimate::LiveEstimate;
 use super::propensity::Share;
 use super::sensitivity::{Direction, OddsRatio};
@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 /// A session that could have been served by either version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConcurrentSession {
-    /// The user, as in [`super::LiveSession`].
+    /// The user, as in [`super::DrawnSession`].
     pub user: u64,
     /// Class of the task, known before the draw.
     pub class: String,
-    /// What was known before the draw, as in [`super::LiveSession`].
+    /// What was known before the draw, as in [`super::DrawnSession`].
     pub features: Vec<f64>,
     /// Whether the new version served it, drawn at random.
     pub new: bool,
@@ -85,13 +85,13 @@ impl Concurrent {
     }
 
     /// Whether the new version helps or harms. Each of the two errors has at most the probability `alpha` (above 0, below 1).
-    pub fn verdict(&self, alpha: f64, odds_ratio: OddsRatio) -> Verdict {
+    pub fn finding(&self, alpha: f64, odds_ratio: OddsRatio) -> EffectFinding {
         let threshold = 1.0 / alpha;
         match self.estimate() {
-            Some(estimate) if estimate.survives(Direction::Harms, odds_ratio, threshold) => Verdict::Harms,
-            Some(estimate) if estimate.survives(Direction::Helps, odds_ratio, threshold) => Verdict::Helps,
-            Some(estimate) if estimate.feedback.blocks() => Verdict::Blocked,
-            _ => Verdict::Undecided,
+            Some(estimate) if estimate.survives(Direction::Harms, odds_ratio, threshold) => EffectFinding::Harms,
+            Some(estimate) if estimate.survives(Direction::Helps, odds_ratio, threshold) => EffectFinding::Helps,
+            Some(estimate) if estimate.feedback.blocks() => EffectFinding::Blocked,
+            _ => EffectFinding::Undecided,
         }
     }
 }

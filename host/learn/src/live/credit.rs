@@ -3,7 +3,7 @@
 use super::baseline::Baseline;
 use super::estimate::LiveEstimate;
 use super::sensitivity::{Direction, OddsRatio};
-use super::session::{LiveSession, MOST_FEATURES, Scale};
+use super::session::{DrawnSession, MOST_FEATURES, Scale};
 use super::sums::{Drawn, Factor};
 use crate::credit::e_bh;
 use crate::{EntryId, LearnError};
@@ -27,7 +27,7 @@ pub struct LiveSettings {
 /// What is decided about an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum EffectFinding {
     /// It helps.
     Helps,
     /// It harms.
@@ -66,7 +66,7 @@ impl LiveCredit {
     ///
     /// # Errors
     /// Features, draws or reward are invalid, or there are more than [`MOST_TRIALS`] entries on trial. Nothing is changed.
-    pub fn observe(&mut self, session: &LiveSession) -> Result<(), LearnError> {
+    pub fn observe(&mut self, session: &DrawnSession) -> Result<(), LearnError> {
         let observed = session.observed();
         observed.check(self.baseline.features(), self.baseline.scale())?;
         session.check_draws()?;
@@ -96,7 +96,7 @@ impl LiveCredit {
 
     /// What is decided about every entry on trial, with an expected share of at most `q` (above 0, below 1) of wrong ones among those that are
     /// found to help, and likewise among those found to harm, over all trials so far ([`e_bh`]).
-    pub fn verdicts(&self, q: f64) -> BTreeMap<EntryId, Verdict> {
+    pub fn findings(&self, q: f64) -> BTreeMap<EntryId, EffectFinding> {
         let open = self.estimates();
         let all: Vec<&LiveEstimate> = open.values().chain(self.ended.iter().map(|(_, estimate)| estimate)).collect();
         let found = |direction| {
@@ -104,16 +104,16 @@ impl LiveCredit {
             e_bh(&values, q)
         };
         let (helps, harms) = (found(Direction::Helps), found(Direction::Harms));
-        let verdict = |((entry, estimate), (helps, harms)): ((&EntryId, &LiveEstimate), (bool, bool))| {
-            let verdict = match (helps, harms) {
-                (true, _) => Verdict::Helps,
-                (_, true) => Verdict::Harms,
-                _ if estimate.feedback.blocks() => Verdict::Blocked,
-                _ => Verdict::Undecided,
+        let finding = |((entry, estimate), (helps, harms)): ((&EntryId, &LiveEstimate), (bool, bool))| {
+            let finding = match (helps, harms) {
+                (true, _) => EffectFinding::Helps,
+                (_, true) => EffectFinding::Harms,
+                _ if estimate.feedback.blocks() => EffectFinding::Blocked,
+                _ => EffectFinding::Undecided,
             };
-            (entry.clone(), verdict)
+            (entry.clone(), finding)
         };
-        open.iter().zip(helps.into_iter().zip(harms)).map(verdict).collect()
+        open.iter().zip(helps.into_iter().zip(harms)).map(finding).collect()
     }
 
     /// Ends the trial of an entry, decided or not, and returns what was known. Its evidence counts in later decisions about others; if the

@@ -34,7 +34,7 @@
 //! block it ([`FeedbackDifference`]).
 //!
 //! ```
-//! use clawhost_learn::live::{DrawSeed, Kind, LiveCredit, LiveSession, LiveSettings, OddsRatio, Propensity, Scale};
+//! use clawhost_learn::live::{DrawSeed, Kind, LiveCredit, DrawnSession, LiveSettings, OddsRatio, Propensity, Scale};
 //! use clawhost_learn::EntryId;
 //! # fn main() -> Result<(), clawhost_learn::LearnError> {
 //! let seed = DrawSeed::new(b"a secret of the host");
@@ -46,7 +46,7 @@
 //!     let draw = seed.draw(unit, entry.clone(), Propensity::new(0.5)?);
 //!     // The session is played. With the entry it succeeds more often.
 //!     let reward = if number % 10 < if draw.shown { 9 } else { 4 } { 1.0 } else { 0.0 };
-//!     let session = LiveSession { user, class: "refunds".into(), features: vec![], draws: vec![draw], reward: Some(reward) };
+//!     let session = DrawnSession { user, class: "refunds".into(), features: vec![], draws: vec![draw], reward: Some(reward) };
 //!     credit.observe(&session)?;
 //! }
 //! let estimate = credit.estimate(&entry).ok_or(clawhost_learn::LearnError::Live("no feedback".into()))?;
@@ -86,7 +86,7 @@ mod tests;
 
 pub use baseline::MOST_CLASSES;
 pub use concurrent::{Concurrent, ConcurrentSession};
-pub use credit::{LiveCredit, LiveSettings, MOST_TRIALS, Verdict};
+pub use credit::{EffectFinding, LiveCredit, LiveSettings, MOST_TRIALS};
 pub use estimate::{ArmSummary, DECIDABLE_USERS, LiveEstimate};
 pub use feedback::{FeedbackDifference, MOST_DIFFERENCE};
 pub use plan::{MOST_SESSIONS, Plan};
@@ -94,5 +94,5 @@ pub use propensity::{
     DrawSeed, Kind, LEAST_PROPENSITY, LEAST_SHARE, MOST_PROPENSITY, MOST_SHARE, Propensity, Share, USUAL_SHARE, Unit,
 };
 pub use sensitivity::{Direction, LARGEST_ODDS_RATIO, OddsRatio};
-pub use session::{EntryDraw, LARGEST_FEATURE, LiveSession, MOST_FEATURES, Scale};
+pub use session::{DrawnSession, EntryDraw, LARGEST_FEATURE, MOST_FEATURES, Scale};
 pub use sums::MOST_USERS;

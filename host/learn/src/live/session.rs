@@ -60,9 +60,9 @@ pub struct EntryDraw {
     pub propensity: Propensity,
 }
 
-/// A session with its outcome.
+/// A session for which entries were drawn, with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LiveSession {
+pub struct DrawnSession {
     /// The user, as a number that stands for no one: a digest of the name, for example. Sessions of one user are not independent.
     pub user: u64,
     /// Class of the task, known before the draw.
@@ -105,7 +105,7 @@ impl Observed<'_> {
     }
 }
 
-impl LiveSession {
+impl DrawnSession {
     pub(super) fn observed(&self) -> Observed<'_> {
         Observed { user: self.user, class: &self.class, features: &self.features, reward: self.reward }
     }

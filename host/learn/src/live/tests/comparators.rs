@@ -3,14 +3,14 @@
 
 use super::world::*;
 use crate::gate::{Form, Martingale, Question};
-use crate::live::LiveSession;
+use crate::live::DrawnSession;
 use crate::normal::one_sided_e_value;
 use std::collections::BTreeMap;
 
 /// A rule that looks at the sessions with feedback, one by one, and may admit the first entry.
 pub(super) trait Rule: Default {
     /// Whether the entry is admitted after this session.
-    fn admits(&mut self, session: &LiveSession) -> bool;
+    fn admits(&mut self, session: &DrawnSession) -> bool;
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -42,7 +42,7 @@ impl Mean {
 pub(super) struct PeekedDifference([Mean; 2]);
 
 impl Rule for PeekedDifference {
-    fn admits(&mut self, session: &LiveSession) -> bool {
+    fn admits(&mut self, session: &DrawnSession) -> bool {
         self.0[usize::from(session.draws[0].shown)].add(session.reward.unwrap());
         let [hidden, shown] = self.0;
         let error = (hidden.variance() + shown.variance()).sqrt();
@@ -51,7 +51,7 @@ impl Rule for PeekedDifference {
 }
 
 /// The score of a session by inverse propensity alone.
-fn inverse_propensity(session: &LiveSession) -> f64 {
+fn inverse_propensity(session: &DrawnSession) -> f64 {
     let (draw, reward) = (&session.draws[0], session.reward.unwrap());
     let p = draw.propensity.value();
     if draw.shown { reward / p } else { -reward / (1.0 - p) }
@@ -62,7 +62,7 @@ fn inverse_propensity(session: &LiveSession) -> f64 {
 pub(super) struct PeekedInversePropensity(Mean);
 
 impl Rule for PeekedInversePropensity {
-    fn admits(&mut self, session: &LiveSession) -> bool {
+    fn admits(&mut self, session: &DrawnSession) -> bool {
         self.0.add(inverse_propensity(session));
         self.0.count >= 40.0 && self.0.mean() > 1.96 * self.0.variance().sqrt()
     }
@@ -73,7 +73,7 @@ impl Rule for PeekedInversePropensity {
 pub(super) struct UnclusteredEvidence(Mean);
 
 impl Rule for UnclusteredEvidence {
-    fn admits(&mut self, session: &LiveSession) -> bool {
+    fn admits(&mut self, session: &DrawnSession) -> bool {
         self.0.add(inverse_propensity(session));
         let error = self.0.variance().sqrt();
         self.0.count >= 40.0 && one_sided_e_value(self.0.mean() / error, error) >= 10.0
@@ -95,7 +95,7 @@ impl<const SESSIONS: usize> Default for Bet<SESSIONS> {
 }
 
 impl<const SESSIONS: usize> Rule for Bet<SESSIONS> {
-    fn admits(&mut self, session: &LiveSession) -> bool {
+    fn admits(&mut self, session: &DrawnSession) -> bool {
         let (draw, reward) = (&session.draws[0], session.reward.unwrap() - 0.5);
         let p = draw.propensity.value();
         let score = if draw.shown { reward / p } else { -reward / (1.0 - p) };

@@ -11,7 +11,7 @@ fn largest(effect: f64, share: f64, drift: f64, sessions: usize, seed: u64) -> (
     let mut comparison = Concurrent::new(Scale::Unit, 1).unwrap();
     let (mut worse, mut better) = (0.0_f64, 0.0_f64);
     for number in 0..sessions {
-        let LiveSession { user, class, features, .. } = service.session(0.5);
+        let DrawnSession { user, class, features, .. } = service.session(0.5);
         let new = random.uniform() < share;
         let chance = 0.6 + drift * number as f64 / sessions as f64 + if new { effect } else { 0.0 };
         let reward = (random.uniform() < 0.8).then(|| f64::from(u8::from(random.uniform() < chance)));
@@ -46,7 +46,7 @@ fn a_version_that_is_much_worse_is_found_within_the_planned_sessions() {
 }
 
 #[test]
-fn verdicts_need_the_threshold_and_state_goes_on() {
+fn findings_need_the_threshold_and_state_goes_on() {
     let session = |user: u64, new: bool, reward: f64| ConcurrentSession {
         user,
         class: "a".into(),
@@ -56,7 +56,7 @@ fn verdicts_need_the_threshold_and_state_goes_on() {
         reward: Some(reward),
     };
     let mut comparison = Concurrent::new(Scale::Signed, 0).unwrap();
-    assert_eq!(comparison.verdict(0.05, OddsRatio::NONE), Verdict::Undecided);
+    assert_eq!(comparison.finding(0.05, OddsRatio::NONE), EffectFinding::Undecided);
     assert_eq!(comparison.worse(OddsRatio::NONE), 1.0);
     assert!(comparison.observe(&session(1, true, 1.5)).is_err());
     for user in 0..200 {
@@ -66,6 +66,6 @@ fn verdicts_need_the_threshold_and_state_goes_on() {
             comparison = serde_json::from_str(&serde_json::to_string(&comparison).unwrap()).unwrap();
         }
     }
-    assert_eq!(comparison.verdict(0.05, OddsRatio::USUAL), Verdict::Harms);
+    assert_eq!(comparison.finding(0.05, OddsRatio::USUAL), EffectFinding::Harms);
     assert!(comparison.worse(OddsRatio::USUAL) >= 20.0 && comparison.better(OddsRatio::NONE) < 1.0);
 }

@@ -123,7 +123,7 @@ fn the_effect_is_the_mean_over_the_draws_of_other_entries() {
     assert!(found.bias.abs() < 0.02, "{found:?}");
 }
 
-/// Trials of many entries at once: two help, one harms, nine do nothing. A verdict ends its trial.
+/// Trials of many entries at once: two help, one harms, nine do nothing. A finding ends its trial.
 /// Returns the mean share of wrong ones among the entries found to help, and the mean number of those that help which were found.
 pub(super) fn trial_of_many(runs: u64) -> (f64, f64) {
     let effects = [&[0.2, 0.2, -0.2][..], &[0.0; 9]].concat();
@@ -137,7 +137,7 @@ pub(super) fn trial_of_many(runs: u64) -> (f64, f64) {
             session.draws.retain(|draw| !found.contains(&draw.entry));
             credit.observe(&session).unwrap();
             if number % 25 == 0 {
-                let helps = credit.verdicts(0.1).into_iter().filter(|(_, verdict)| *verdict == Verdict::Helps);
+                let helps = credit.findings(0.1).into_iter().filter(|(_, finding)| *finding == EffectFinding::Helps);
                 for (entry, _) in helps {
                     credit.end(&entry);
                     found.push(entry);

@@ -4,15 +4,15 @@ use super::super::baseline::fold_of;
 use super::world::*;
 use crate::live::*;
 
-fn session(user: u64, shown: bool, reward: Option<f64>) -> LiveSession {
+fn session(user: u64, shown: bool, reward: Option<f64>) -> DrawnSession {
     let draws = vec![EntryDraw { entry: entry(0), shown, propensity: Propensity::new(0.5).unwrap() }];
-    LiveSession { user, class: "a".into(), features: vec![0.0], draws, reward }
+    DrawnSession { user, class: "a".into(), features: vec![0.0], draws, reward }
 }
 
 #[test]
 fn a_state_that_was_saved_goes_on_with_equal_bytes() {
     let mut service = Service::new(&World { effects: vec![0.2, 0.0], ..World::default() }, 5);
-    let sessions: Vec<LiveSession> = (0..300).map(|_| service.session(0.5)).collect();
+    let sessions: Vec<DrawnSession> = (0..300).map(|_| service.session(0.5)).collect();
     let (mut whole, mut resumed) = (credit(), credit());
     for (number, session) in sessions.iter().enumerate() {
         whole.observe(session).unwrap();
@@ -64,14 +64,14 @@ fn effect_and_standard_error_equal_those_computed_by_hand() {
 
 #[test]
 fn a_decision_has_to_survive_the_bias_that_the_settings_name() {
-    let verdict = |odds_ratio: OddsRatio| {
+    let finding = |odds_ratio: OddsRatio| {
         let mut credit = trusting(odds_ratio);
         let mut service = Service::new(&World { effects: vec![0.12], ..World::default() }, 8);
         (0..2_000).for_each(|_| credit.observe(&service.session(0.5)).unwrap());
-        credit.verdicts(0.1)[&entry(0)]
+        credit.findings(0.1)[&entry(0)]
     };
-    assert_eq!(verdict(OddsRatio::NONE), Verdict::Helps);
-    assert_eq!(verdict(OddsRatio::USUAL), Verdict::Undecided);
+    assert_eq!(finding(OddsRatio::NONE), EffectFinding::Helps);
+    assert_eq!(finding(OddsRatio::USUAL), EffectFinding::Undecided);
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn invalid_sessions_are_refused_and_change_nothing() {
     let valid = session(2, true, Some(1.0));
     let twice = [valid.draws.clone(), valid.draws.clone()].concat();
     for invalid in [
-        LiveSession { reward: Some(-0.1), ..valid.clone() },
-        LiveSession { reward: Some(f64::NAN), ..valid.clone() },
-        LiveSession { features: vec![], ..valid.clone() },
-        LiveSession { features: vec![f64::INFINITY], ..valid.clone() },
-        LiveSession { features: vec![1e4], ..valid.clone() },
-        LiveSession { draws: twice, ..valid.clone() },
+        DrawnSession { reward: Some(-0.1), ..valid.clone() },
+        DrawnSession { reward: Some(f64::NAN), ..valid.clone() },
+        DrawnSession { features: vec![], ..valid.clone() },
+        DrawnSession { features: vec![f64::INFINITY], ..valid.clone() },
+        DrawnSession { features: vec![1e4], ..valid.clone() },
+        DrawnSession { draws: twice, ..valid.clone() },
     ] {
         assert!(credit.observe(&invalid).is_err(), "{invalid:?}");
         assert_eq!(credit, before);
@@ -95,11 +95,11 @@ fn invalid_sessions_are_refused_and_change_nothing() {
     let many = |from: usize, to: usize| -> Vec<EntryDraw> {
         (from..to).map(|number| EntryDraw { entry: entry(number), ..valid.draws[0].clone() }).collect()
     };
-    assert!(credit.observe(&LiveSession { draws: many(1, 70), ..valid.clone() }).is_err(), "too many draws");
+    assert!(credit.observe(&DrawnSession { draws: many(1, 70), ..valid.clone() }).is_err(), "too many draws");
     for from in (0..MOST_TRIALS).step_by(64) {
-        credit.observe(&LiveSession { draws: many(from, from + 64), ..valid.clone() }).unwrap();
+        credit.observe(&DrawnSession { draws: many(from, from + 64), ..valid.clone() }).unwrap();
     }
-    assert!(credit.observe(&LiveSession { draws: many(900, 901), ..valid.clone() }).is_err(), "too many trials");
+    assert!(credit.observe(&DrawnSession { draws: many(900, 901), ..valid.clone() }).is_err(), "too many trials");
     let features = MOST_FEATURES + 1;
     assert!(LiveCredit::new(LiveSettings { scale: Scale::Unit, features, odds_ratio: OddsRatio::USUAL }).is_err());
     assert!(Concurrent::new(Scale::Unit, features).is_err());
@@ -143,14 +143,14 @@ fn all_trials_count_in_a_decision_also_those_that_ended() {
     let mut service = Service::new(&World { effects: vec![0.25, -0.3, 0.0], base: 0.55, ..World::default() }, 3);
     let mut credit = credit();
     (0..1_500).for_each(|_| credit.observe(&service.session(0.5)).unwrap());
-    let verdicts = credit.verdicts(0.1);
-    assert_eq!(verdicts[&entry(0)], Verdict::Helps);
-    assert_eq!(verdicts[&entry(1)], Verdict::Harms);
-    assert_eq!(verdicts[&entry(2)], Verdict::Undecided);
+    let findings = credit.findings(0.1);
+    assert_eq!(findings[&entry(0)], EffectFinding::Helps);
+    assert_eq!(findings[&entry(1)], EffectFinding::Harms);
+    assert_eq!(findings[&entry(2)], EffectFinding::Undecided);
     let ended = credit.end(&entry(0)).unwrap();
     assert!(ended.help > 30.0 && credit.end(&entry(0)).is_none());
-    assert!(!credit.verdicts(0.1).contains_key(&entry(0)) && credit.estimate(&entry(0)).is_none());
-    assert_eq!(credit.verdicts(0.1)[&entry(1)], Verdict::Harms);
+    assert!(!credit.findings(0.1).contains_key(&entry(0)) && credit.estimate(&entry(0)).is_none());
+    assert_eq!(credit.findings(0.1)[&entry(1)], EffectFinding::Harms);
     // Failures of the past raise what a new entry needs: evidence of 10 is enough alone, and not after many.
     let fresh = |failures: usize| {
         let mut credit = self::credit();
@@ -161,7 +161,7 @@ fn all_trials_count_in_a_decision_also_those_that_ended() {
         let mut service = Service::new(&World { effects: vec![0.25], ..World::default() }, 2);
         (0..).find(|_| {
             credit.observe(&service.session(0.5)).unwrap();
-            credit.verdicts(0.1)[&entry(0)] == Verdict::Helps
+            credit.findings(0.1)[&entry(0)] == EffectFinding::Helps
         })
     };
     assert!(fresh(40) > fresh(0));
@@ -177,7 +177,7 @@ fn a_finding_of_an_arm_that_loses_feedback_is_blocked() {
     }
     let estimate = credit.estimate(&entry(0)).unwrap();
     assert!(estimate.feedback.blocks() && !estimate.decidable() && estimate.help == 1.0);
-    assert_eq!(credit.verdicts(0.1)[&entry(0)], Verdict::Blocked);
+    assert_eq!(credit.findings(0.1)[&entry(0)], EffectFinding::Blocked);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn rewards_from_minus_one_to_one_have_twice_the_effect_of_the_same_outcomes() {
     for _ in 0..800 {
         let session = service.session(0.5);
         unit.observe(&session).unwrap();
-        signed.observe(&LiveSession { reward: session.reward.map(|reward| 2.0 * reward - 1.0), ..session }).unwrap();
+        signed.observe(&DrawnSession { reward: session.reward.map(|reward| 2.0 * reward - 1.0), ..session }).unwrap();
     }
     let (unit, signed) = (unit.estimate(&entry(0)).unwrap(), signed.estimate(&entry(0)).unwrap());
     assert!((signed.effect - 2.0 * unit.effect).abs() < 1e-9, "{} {}", signed.effect, unit.effect);

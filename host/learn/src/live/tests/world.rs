@@ -101,7 +101,7 @@ impl Service {
     }
 
     /// The next session; `progress` is from 0 to 1 over the life of the service.
-    pub(super) fn session(&mut self, progress: f64) -> LiveSession {
+    pub(super) fn session(&mut self, progress: f64) -> DrawnSession {
         let Self { world, users, random } = self;
         let at = random.uniform();
         let number = users.partition_point(|user| user.until <= at).min(users.len() - 1);
@@ -138,7 +138,7 @@ impl Service {
         let reward = (random.uniform() < told).then(|| f64::from(u8::from(good)));
         let propensity = Propensity::new(p).unwrap();
         let draws = shown.iter().enumerate().map(|(n, shown)| EntryDraw { entry: entry(n), shown: *shown, propensity });
-        LiveSession {
+        DrawnSession {
             user: number as u64,
             class: if hard { "hard" } else { "easy" }.into(),
             features: vec![feature],
