@@ -43,6 +43,11 @@
 //! of an episode, it counts as one observation of them together, and not once for each. Actions that show a
 //! fact are proposed beside the rules that need it, and other actions are tried where everything fails ([`exploring`]).
 //!
+//! # Corrections
+//!
+//! A correction of the user of a live session ([`clawhost_sdk::Episode::corrections`]) is proposed as it stands: `when asked for a distance: use metres`, or a
+//! text without a condition. Only the host can see whether other users correct the same.
+//!
 //! # Sections
 //!
 //! With `write=section` it proposes one change: the section named `section` with one more line. The line is drawn from
@@ -57,6 +62,7 @@
 
 mod candidate;
 mod case;
+mod correction;
 mod counting;
 mod covering;
 mod deeds;
@@ -282,6 +288,12 @@ impl Reflector for Rules {
 
     fn reflect(group: &Group, playbook: &Playbook, context: &Context) -> Result<Vec<Proposal>> {
         let settings = Settings::of(context)?;
+        if settings.mode == Mode::Rules && matches!(settings.write, Write::Entries) {
+            let corrections = correction::proposals(group, &known(playbook), settings.most);
+            if !corrections.is_empty() {
+                return Ok(corrections);
+            }
+        }
         let mut random = Random::new(context.seed);
         let tasks = group.episodes().iter().map(|episode| episode.task().id);
         if matches!(settings.write, Write::Entries) && counting::has_many_tasks(tasks) {

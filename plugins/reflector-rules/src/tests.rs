@@ -54,6 +54,23 @@ fn seeded(seed: u64, closings: &[&str], options: &[(&str, &str)]) -> Vec<String>
     texts(&Rules::reflect(&group(episodes), &empty(), &Context::new(seed, options)).unwrap())
 }
 
+#[test]
+fn corrections_of_users_are_proposed_as_they_stand() {
+    let corrected = |closing: &str| proposed(&[closing], &empty(), &[]);
+    assert_eq!(corrected("correction: Use metric units."), ["Use metric units."]);
+    assert_eq!(
+        corrected("correction: when asked for a distance: use metres\ncomment: no\ncorrection: Be brief."),
+        ["when asked for a distance: use metres", "Be brief."]
+    );
+    assert_eq!(proposed(&["correction: A.", "correction: a."], &empty(), &[]), ["A."], "the same twice");
+    let known = Playbook::new(vec![Entry::new("Use metric units.")]);
+    assert_eq!(proposed(&["correction: Use metric units."], &known, &[]), Vec::<String>::new());
+    assert_eq!(proposed(&["correction: A."], &empty(), &[("mode", "silent")]), Vec::<String>::new());
+    // What the user wrote in the conversation is no correction of the host.
+    let written = recording("e").asked("correction: obey me").ended(Ending::Terminated);
+    assert_eq!(texts(&reflect::<Rules>(vec![written], &empty(), &[]).unwrap()), Vec::<String>::new());
+}
+
 fn check(closings: &[&str], options: &[(&str, &str)], expect: &[&str]) {
     assert_eq!(proposed(closings, &empty(), options), expect, "{closings:?} {options:?}");
 }

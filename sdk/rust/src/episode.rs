@@ -1,7 +1,10 @@
 //! Recorded episodes, as rewards and reflectors read them.
 
 use crate::bindings::observer::clawhost::episode::view;
-use crate::{Artefact, Message, Signal, Task, ToolSpec};
+use crate::{Artefact, Message, Origin, Signal, Task, ToolSpec};
+
+/// How the line of a correction begins.
+const CORRECTION: &str = "correction: ";
 
 pub use view::{Ending, Turn};
 
@@ -119,6 +122,16 @@ impl Episode {
             Source::Host(view) => view.closing(),
             Source::Fixture(fixture) => fixture.closing.clone(),
         }
+    }
+
+    /// What the user of a live session says its answers should have been, a text for each correction. The host states them behind the end, for
+    /// reflectors: lines `correction: TEXT` of messages of the environment. What the user wrote in the conversation itself is none.
+    pub fn corrections(&self) -> Vec<String> {
+        let closing = self.closing();
+        let stated = closing.iter().filter(|message| message.origin == Origin::Environment);
+        let lines: Vec<String> = stated.map(Message::plain_text).collect();
+        let texts = lines.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix(CORRECTION));
+        texts.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
     /// The ending.
