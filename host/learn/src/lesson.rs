@@ -5,7 +5,7 @@
 //! ([`clawhost_core::conditions`]). Other conditions are free text, which only models interpret.
 
 use crate::EntryId;
-use clawhost_core::{Condition, Digest, conditions};
+use clawhost_core::{Attributes, Condition, Digest, conditions};
 use serde::{Deserialize, Serialize};
 
 /// A conditional instruction.
@@ -55,6 +55,24 @@ impl Lesson {
                 skill(head.get(5..).unwrap_or_default(), action)
             }
             _ => Self::Text(text.to_owned()),
+        }
+    }
+
+    /// The lesson of a plugin's entry: from the fields of `extra` if they are set, otherwise parsed from the text.
+    pub fn of_plugin(text: &str, extra: &Attributes) -> Self {
+        let field = |name: &str| extra.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim());
+        let (name, when, action, avoid) = (field("name"), field("when"), field("do"), field("avoid"));
+        if !action.is_empty() {
+            return Self::Skill(Skill {
+                name: name.into(),
+                when: when.into(),
+                action: action.into(),
+                avoid: avoid.into(),
+            });
+        }
+        match Self::read(text) {
+            Self::Skill(skill) => Self::Skill(Skill { name: name.into(), avoid: avoid.into(), ..skill }),
+            text => text,
         }
     }
 

@@ -8,27 +8,9 @@ use super::{
 };
 use crate::playbook::Form;
 use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
-use crate::{Entry, EntryId, Lesson, NEEDS, Skill, Status};
-use clawhost_core::{Attributes, Change, Evidence, Proposal};
+use crate::{Entry, EntryId, Lesson, NEEDS, Status};
+use clawhost_core::{Change, Evidence, Proposal};
 use std::collections::BTreeSet;
-
-/// The lesson of a plugin's entry: from the fields of `extra` if they are set, otherwise parsed from the text.
-fn lesson(text: &str, extra: &Attributes) -> Lesson {
-    let field = |name: &str| extra.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.trim());
-    let (name, when, action, avoid) = (field("name"), field("when"), field("do"), field("avoid"));
-    if !action.is_empty() {
-        return Lesson::Skill(Skill {
-            name: name.into(),
-            when: when.into(),
-            action: action.into(),
-            avoid: avoid.into(),
-        });
-    }
-    match Lesson::read(text) {
-        Lesson::Skill(skill) => Lesson::Skill(Skill { name: name.into(), avoid: avoid.into(), ..skill }),
-        text => text,
-    }
-}
 
 /// The sources of a proposal that are stored.
 fn noted(sources: Vec<Evidence>, room: usize) -> impl Iterator<Item = Evidence> {
@@ -52,7 +34,7 @@ impl Harness {
     pub(super) fn take(&mut self, reflector: &str, proposal: Proposal) -> Option<Offered> {
         match proposal.change {
             Change::Add(entry) => {
-                let lesson = lesson(&entry.text, &entry.extra);
+                let lesson = Lesson::of_plugin(&entry.text, &entry.extra);
                 let offered = self.offer(reflector, lesson, entry.tags, proposal.evidence, None)?;
                 if self.bundles() {
                     self.bundle(&offered.id);
@@ -66,7 +48,7 @@ impl Harness {
                     self.refuse("an update of an entry that does not exist");
                     return None;
                 }
-                let lesson = lesson(&entry.text, &entry.extra);
+                let lesson = Lesson::of_plugin(&entry.text, &entry.extra);
                 return self.offer(reflector, lesson, entry.tags, proposal.evidence, Some(id));
             }
             Change::Merge(parts, entry) => return self.take_merger(reflector, parts, entry, proposal.evidence),
@@ -114,8 +96,13 @@ impl Harness {
             self.refuse("a merger of entries of which one needs another through a third");
             return None;
         }
-        let offered =
-            self.offer(reflector, lesson(&entry.text, &entry.extra), entry.tags, sources, parts.first().cloned())?;
+        let offered = self.offer(
+            reflector,
+            Lesson::of_plugin(&entry.text, &entry.extra),
+            entry.tags,
+            sources,
+            parts.first().cloned(),
+        )?;
         let into = offered.id.clone();
         let is_deployed = self.deployed.contains(&into);
         parts.retain(|id| *id != into);

@@ -62,6 +62,12 @@ impl LiveCredit {
         Ok(Self { odds_ratio: settings.odds_ratio, baseline, trials: BTreeMap::new(), ended: Vec::new() })
     }
 
+    /// The same with the results of trials that have ended before: they still count among all that were tried.
+    #[must_use]
+    pub fn with_ended(self, ended: Vec<(EntryId, LiveEstimate)>) -> Self {
+        Self { ended, ..self }
+    }
+
     /// Adds a session.
     ///
     /// # Errors

@@ -83,6 +83,7 @@ mod session;
 mod sums;
 #[cfg(test)]
 mod tests;
+pub mod trials;
 
 pub use baseline::MOST_CLASSES;
 pub use concurrent::{Concurrent, ConcurrentSession};
