@@ -27,11 +27,12 @@ impl Guide for Numbered {
         true
     }
 
-    async fn guide(&self, guiding: &Guiding<'_>) -> Option<Guided> {
+    async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         let user = guiding.session.user.as_deref().unwrap_or("nobody");
         let by = GuidedBy { playbook: "shop".into(), version: 4 };
-        Some(Guided::new(Some(by), vec![format!("e-{number}")], format!("guidance {number} for {user}")))
+        let guided = Guided::new(Some(by), vec![format!("e-{number}")], format!("guidance {number} for {user}"));
+        GuidanceChoice { guided: Some(guided), drawn: None }
     }
 
     fn cache_ms(&self) -> u64 {

@@ -83,6 +83,7 @@ pub(crate) fn with_live_episodes(bench: &Bench) {
             document: "{}".into(),
             pooled: None,
             routed: None,
+            drawn: None,
             owner: String::new(),
             answer_id: None,
             is_main: true,

@@ -372,6 +372,7 @@ async fn a_live_episode_is_open_until_it_is_recorded() {
         document: format!("{{\"position\":{position}}}"),
         pooled: None,
         routed: None,
+        drawn: None,
         owner: String::new(),
         answer_id: None,
         is_main: true,

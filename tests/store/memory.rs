@@ -63,6 +63,7 @@ fn exchange(index: u64, position: u32, id: &str, owner: &str, is_main: bool) -> 
         document: "{}".into(),
         pooled: None,
         routed: None,
+        drawn: None,
         owner: owner.into(),
         answer_id: Some(id.to_owned()).filter(|id| !id.is_empty()),
         is_main,

@@ -27,6 +27,7 @@ fn exchange(index: u64, position: u32, decision: Option<&str>, tokens: [u64; 2])
         document: "{}".into(),
         pooled: None,
         routed: Some(RoutedExchange { router: "main".into(), decision, has_failed: false, tokens }),
+        drawn: None,
         owner: String::new(),
         answer_id: None,
         is_main: true,

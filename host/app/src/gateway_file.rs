@@ -1,7 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
-use crate::live::{LiveMode, ScoringSection, SkillsSection};
+use crate::live::{LearningSection, LiveMode, ScoringSection, SkillsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
@@ -42,6 +42,9 @@ pub struct GatewayFile {
     /// The rewards that judge every live episode.
     #[serde(default)]
     pub scoring: ScoringSection,
+    /// How lessons are learned from live sessions.
+    #[serde(default)]
+    pub learning: LearningSection,
     /// What is redacted in records.
     #[serde(default)]
     pub redaction: RedactionSection,
@@ -205,6 +208,7 @@ impl GatewayFile {
         })?;
         file.redaction.checked()?;
         file.skills.check()?;
+        file.learning.check()?;
         if file.retention.days == Some(0) {
             return Err("retention.days: must be at least 1".to_owned());
         }
@@ -223,6 +227,7 @@ impl GatewayFile {
         let redaction = self.redaction != started.redaction;
         let retention = self.retention != started.retention;
         let scoring = self.scoring != started.scoring;
+        let learning = self.learning != started.learning;
         let keys = [
             ("gateway.listen", listen),
             ("tls", tls),
@@ -230,6 +235,7 @@ impl GatewayFile {
             ("redaction", redaction),
             ("retention", retention),
             ("scoring", scoring),
+            ("learning", learning),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
     }
@@ -377,5 +383,6 @@ mod tests {
         check("[redaction]\nemails = true", &["redaction"]);
         check("[retention]\ndays = 3", &["retention"]);
         check("[scoring]\nrewards = [\"r.wasm\"]", &["scoring"]);
+        check("[learning]\nlive_trials = true", &["learning"]);
     }
 }

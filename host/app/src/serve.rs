@@ -8,7 +8,7 @@ use crate::gateway_file::{GatewayFile, TlsSection};
 use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
-use crate::live::{LiveGuide, LiveMemory, LiveMode, LiveScoring, SkillsSection};
+use crate::live::{LiveGuide, LiveLearner, LiveMemory, LiveMode, LiveScoring, SkillsSection};
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
 use crate::routers::{RouterPluginSource, Settling};
@@ -112,8 +112,8 @@ pub struct Serving {
     is_encrypted: bool,
     /// What sessions get.
     guidance: Option<String>,
-    /// Judges live episodes.
-    scoring: Option<JoinHandle<()>>,
+    /// Judges live episodes, and learns from them.
+    learning: Vec<JoinHandle<()>>,
     /// Tells the watch to look at once.
     asked: Arc<Notify>,
     /// Says where it listens.
@@ -150,7 +150,7 @@ impl Serving {
 
     /// Ends it in order: requests that are under way end, and everything recorded is in the store.
     pub async fn stop(self) -> GatewayCounts {
-        for task in std::iter::once(self.watching).chain(self.scoring) {
+        for task in std::iter::once(self.watching).chain(self.learning) {
             task.abort();
             let _ = task.await;
         }
@@ -202,9 +202,11 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         let why = "skills are shown in the mode `skills` alone, and the mode is `observe`";
         return Err(RequestError::Other(why.to_owned()).into());
     }
-    let guide = Arc::new(LiveGuide::new(&folder, mode, &section)?);
+    let secret = workspace.draw_key()?;
+    let guide = Arc::new(LiveGuide::new(&folder, mode, &section, (file.learning.clone(), secret))?);
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
+    let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
     let parts = GatewayParts {
         store: store(workspace, &folder),
         clock: workspace.clock(),
@@ -235,12 +237,13 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         asked: asked.clone(),
     };
     let watching = tokio::spawn(watch(watching));
-    let scoring = scoring.map(|scoring| tokio::spawn(scoring.run()));
+    let learning = scoring.map(|scoring| tokio::spawn(scoring.run())).into_iter();
+    let learning = learning.chain(std::iter::once(tokio::spawn(learner.run()))).collect();
     Ok(Serving {
         running,
         watching,
         guidance: shown,
-        scoring,
+        learning,
         is_encrypted: certificate.is_some(),
         asked,
         _announced: announced,

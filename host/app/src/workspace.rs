@@ -201,6 +201,14 @@ impl Workspace {
         Ok(*Digest::of(&host_key(&self.settings.folder)?).extended(b"capture").as_bytes())
     }
 
+    /// The secret of the draws for live sessions.
+    ///
+    /// # Errors
+    /// As [`Self::capture_key`].
+    pub(crate) fn draw_key(&self) -> Result<[u8; 32], AppError> {
+        Ok(*Digest::of(&host_key(&self.settings.folder)?).extended(b"draws").as_bytes())
+    }
+
     /// Gives ids of live runs. They have no lease: a run of a day is open for as long as the gateway takes traffic.
     pub(crate) fn live_runs(&self) -> Box<dyn Fn(u64) -> RunId + Send + Sync> {
         Box::new(|now| {

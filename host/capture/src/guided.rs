@@ -1,6 +1,6 @@
 //! What a gateway added to the system text of a session's requests.
 
-use clawhost_core::{Digest, PlaybookRecord, estimated_tokens};
+use clawhost_core::{Digest, Drawn, PlaybookRecord, estimated_tokens};
 use serde::{Deserialize, Serialize};
 
 /// A version of a playbook, by name and number.
@@ -13,16 +13,19 @@ pub struct GuidedBy {
 }
 
 /// Guidance as it was chosen for a session. It is no message of the client, and is recorded beside them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Guided {
     /// The served version, if one is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<GuidedBy>,
     /// Ids of the entries in the text: of the playbook, of skills, of memory.
     pub shown: Vec<String>,
+    /// Entries of the playbook that were drawn for the session, with their propensities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn: Vec<Drawn>,
     /// Digest of the text.
     pub digest: Digest,
-    /// The text, in the record of the first exchange of a session that has it.
+    /// The text, in the record of the first exchange of a session that has it. Empty if everything was held out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -30,7 +33,18 @@ pub struct Guided {
 impl Guided {
     /// Guidance with its text.
     pub fn new(by: Option<GuidedBy>, shown: Vec<String>, text: String) -> Self {
-        Self { by, shown, digest: Digest::of(text.as_bytes()), text: Some(text) }
+        Self { by, shown, drawn: Vec::new(), digest: Digest::of(text.as_bytes()), text: Some(text) }
+    }
+
+    /// The same with entries that were drawn.
+    #[must_use]
+    pub fn with_drawn(self, drawn: Vec<Drawn>) -> Self {
+        Self { drawn, ..self }
+    }
+
+    /// What models see of it, if that is anything.
+    pub fn prompt(&self) -> Option<&str> {
+        self.text.as_deref().filter(|text| !text.is_empty())
     }
 
     /// The same without its text, for a record behind one that has it.
@@ -56,7 +70,7 @@ impl Guided {
             digest: self.digest,
             text: self.text.clone().unwrap_or_default(),
             shown: self.shown.clone(),
-            drawn: Vec::new(),
+            drawn: self.drawn.clone(),
             propensity: 1.0,
         }
     }

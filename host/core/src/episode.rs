@@ -161,12 +161,15 @@ pub struct UnappliedAction {
 }
 
 /// An entry that was shown at random.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drawn {
     /// The entry's id.
     pub entry: String,
     /// Whether it was shown.
     pub shown: bool,
+    /// Probability that it is shown, if it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propensity: Option<f64>,
 }
 
 /// The playbook part of a policy's prompt.
@@ -183,7 +186,7 @@ pub struct PlaybookRecord {
     /// Eligible entries that were randomised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<Drawn>,
-    /// Probability that a randomised entry is shown.
+    /// Probability that a randomised entry is shown that has none of its own.
     #[serde(default)]
     pub propensity: f64,
 }

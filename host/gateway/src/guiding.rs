@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use clawhost_capture::Guided;
-use clawhost_core::{LiveSession, ModelRequest};
+use clawhost_core::{LiveSession, ModelRequest, SessionDraw};
 use serde::Serialize;
 
 /// A session that needs guidance.
@@ -16,8 +16,21 @@ pub struct Guiding<'a> {
     pub owner: &'a str,
     /// The team of that key.
     pub team: Option<&'a str>,
+    /// The episode, as `RUN/EPISODE`.
+    pub episode: &'a str,
+    /// Whether it begins now, as a conversation of its own whose client lets others learn from it: then entries may be drawn for it.
+    pub may_draw: bool,
     /// Unix time in milliseconds.
     pub at_ms: u64,
+}
+
+/// What a session gets.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuidanceChoice {
+    /// What is added to its system text. `None`: nothing.
+    pub guided: Option<Guided>,
+    /// What was drawn for it, for the trials of a playbook. It counts even if a model has no room for the text.
+    pub drawn: Option<SessionDraw>,
 }
 
 /// Chooses guidance for sessions.
@@ -25,8 +38,8 @@ pub struct Guiding<'a> {
 pub trait Guide: Send + Sync {
     /// Whether sessions get guidance now.
     fn is_on(&self) -> bool;
-    /// The guidance of a session, which waits for it. `None`: nothing applies, or it cannot be read, which the guide reports itself.
-    async fn guide(&self, guiding: &Guiding<'_>) -> Option<Guided>;
+    /// The guidance of a session, which waits for it. None if nothing applies, or it cannot be read, which the guide reports itself.
+    async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice;
     /// Milliseconds after which an endpoint has forgotten the beginning of a conversation, so that other guidance costs nothing.
     fn cache_ms(&self) -> u64;
 }

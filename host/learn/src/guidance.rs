@@ -2,7 +2,7 @@
 //! budget of tokens.
 
 use crate::Entry;
-use crate::harness::PlaybookView;
+use crate::harness::{Chosen, PlaybookView};
 use crate::memory::{ScopeMemory, remembered};
 use crate::playbook::{Index, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
 use crate::{EntryId, Lesson, Skill, estimated_tokens};
@@ -41,17 +41,28 @@ pub struct SessionGuidance {
     pub shown: Vec<String>,
     /// Whether something of the playbook is in it.
     pub has_lessons: bool,
+    /// Entries that were drawn, and whether they are in it.
+    pub drawn: Vec<(EntryId, bool)>,
+}
+
+/// A playbook as it is served, with the entry on trial.
+pub struct ServedPlaybook<'a> {
+    /// The playbook.
+    pub playbook: Playbook,
+    /// Measured effects of its entries.
+    pub worth: &'a BTreeMap<EntryId, f64>,
+    /// The entry on trial.
+    pub trial: Option<Entry>,
 }
 
 impl GuidanceSources {
-    /// The sources: a served playbook with the measured effects of its entries, and general skills. `budget`: estimated tokens of both; sections
-    /// of a playbook are always shown.
-    pub fn new(playbook: Option<(Playbook, &BTreeMap<EntryId, f64>)>, skills: Vec<Entry>, budget: u64) -> Self {
-        let known: BTreeSet<EntryId> =
-            playbook.iter().flat_map(|(playbook, _)| &playbook.entries).map(|entry| entry.id.clone()).collect();
-        let mut seen = known;
+    /// The sources: a served playbook, and general skills. `budget`: estimated tokens of both; sections of a playbook are always shown.
+    pub fn new(served: Option<ServedPlaybook<'_>>, skills: Vec<Entry>, budget: u64) -> Self {
+        let mut seen: BTreeSet<EntryId> =
+            served.iter().flat_map(|served| &served.playbook.entries).map(|entry| entry.id.clone()).collect();
         let skills: Vec<Entry> = skills.into_iter().filter(|skill| seen.insert(skill.id.clone())).collect();
-        let playbook = playbook.map(|(playbook, worth)| PlaybookView::serving(playbook, worth, budget));
+        let view = |ServedPlaybook { playbook, worth, trial }| PlaybookView::live(playbook, trial, worth, budget);
+        let playbook = served.map(view);
         let index = Index::new(&skills);
         Self { playbook, skills, index, budget }
     }
@@ -61,14 +72,16 @@ impl GuidanceSources {
         self.skills.len()
     }
 
-    /// The guidance for a session. `text`: what its user asked.
-    pub fn guide(&self, memory: &[ScopeMemory], text: &str) -> SessionGuidance {
+    /// The guidance for a session. `text`: what its user asked. `draw`: whether an entry of the playbook is shown, if that is drawn for the session.
+    pub fn guide(&self, memory: &[ScopeMemory], text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> SessionGuidance {
         let (memory, mut shown) = remembered(memory, text, self.budget / MEMORY_SHARE);
-        let chosen = self.playbook.as_ref().map(|view| view.choose(0, 0, 1, text));
+        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(text, draw));
         let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
         let has_lessons = !lessons.is_empty();
-        let skills = self.applying(text, self.budget.saturating_sub(estimated_tokens(lessons)));
+        // Held out entries leave no room for skills: the arms of a draw would differ by more than the entry.
+        let taken = estimated_tokens(lessons) + chosen.as_ref().map_or(0, |chosen| chosen.held_out_tokens);
+        let skills = self.applying(text, self.budget.saturating_sub(taken));
         shown.extend(skills.iter().map(|skill| named(skill)));
         let prompts = skills.iter().map(|skill| skill.lesson.prompt());
         let skills = match skills.is_empty() {
@@ -78,9 +91,10 @@ impl GuidanceSources {
         let skills = escape(&skills);
         let parts = [INTRODUCTION, &memory, lessons, &skills];
         let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let drawn = chosen.as_ref().map(|chosen| chosen.drawn.clone()).unwrap_or_default();
         match said.len() {
-            ..2 => SessionGuidance::default(),
-            _ => SessionGuidance { text: said.join("\n\n"), shown, has_lessons },
+            ..2 => SessionGuidance { drawn, ..SessionGuidance::default() },
+            _ => SessionGuidance { text: said.join("\n\n"), shown, has_lessons, drawn },
         }
     }
 
@@ -127,15 +141,21 @@ mod tests {
         vec![ScopeMemory { scope: "user:/".parse().unwrap(), memories: vec![memory] }]
     }
 
+    /// Nothing is drawn.
+    fn undrawn(_: &Entry) -> Option<bool> {
+        None
+    }
+
     fn sources(playbook: &[&str], skills: Vec<Entry>, budget: u64) -> GuidanceSources {
         let playbook = Playbook { entries: entries(playbook), ..Playbook::default() };
-        GuidanceSources::new(Some((playbook, &BTreeMap::new())), skills, budget)
+        let served = ServedPlaybook { playbook, worth: &BTreeMap::new(), trial: None };
+        GuidanceSources::new(Some(served), skills, budget)
     }
 
     #[test]
     fn memory_then_lessons_then_skills_are_shown() {
         let sources = sources(&["when tier is gold: refund"], entries(&["when asked to refund: look first"]), 500);
-        let guided = sources.guide(&memory("Use metric units."), "tier: gold\nplease refund");
+        let guided = sources.guide(&memory("Use metric units."), "tier: gold\nplease refund", undrawn);
         assert_eq!(
             guided.text,
             format!(
@@ -143,20 +163,20 @@ mod tests {
             )
         );
         assert_eq!(guided.shown.len(), 3);
-        assert_eq!(sources.guide(&[], "hello"), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], "hello", undrawn), SessionGuidance::default());
     }
 
     #[test]
     fn of_few_skills_only_those_that_apply_are_shown() {
         let sources = sources(&[], entries(&["when asked how far away something is: use metres"]), 500);
-        assert_eq!(sources.guide(&[], "how do I cook rice?"), SessionGuidance::default());
-        assert_eq!(sources.guide(&[], "how far away is Bern?").shown.len(), 1);
+        assert_eq!(sources.guide(&[], "how do I cook rice?", undrawn), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], "how far away is Bern?", undrawn).shown.len(), 1);
     }
 
     #[test]
     fn a_skill_that_the_playbook_has_is_shown_once() {
         let sources = sources(&["always: be kind"], entries(&["always: be kind"]), 500);
-        assert_eq!(sources.guide(&[], "x").shown.len(), 1);
+        assert_eq!(sources.guide(&[], "x", undrawn).shown.len(), 1);
     }
 
     #[test]
@@ -167,8 +187,35 @@ mod tests {
         let skills = entries(&skills.iter().map(String::as_str).collect::<Vec<_>>());
         let wanted = skills.last().unwrap().id.0.clone();
         let sources = sources(&[], skills, 500);
-        assert_eq!(sources.guide(&[], "my tests fail since the last change").shown, [wanted]);
-        assert_eq!(sources.guide(&[], "sing of the sea"), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], "my tests fail since the last change", undrawn).shown, [wanted]);
+        assert_eq!(sources.guide(&[], "sing of the sea", undrawn), SessionGuidance::default());
+    }
+
+    #[test]
+    fn the_room_of_an_entry_that_is_held_out_stays_empty() {
+        let of = |lessons: &[&str]| Playbook { entries: entries(lessons), ..Playbook::default() };
+        let trial = entries(&["Answer in German."]).remove(0);
+        let playbook = of(&["Be kind.", "Be brief."]);
+        let served = ServedPlaybook { playbook: playbook.clone(), worth: &BTreeMap::new(), trial: Some(trial.clone()) };
+        let sources = GuidanceSources::new(Some(served), entries(&["when asked for kindness: be kind to all"]), 500);
+        let guided = |shows: bool| {
+            let is_drawn = |entry: &Entry| entry.id == trial.id || entry.id == playbook.entries[0].id;
+            sources.guide(&[], "hello", |entry: &Entry| is_drawn(entry).then_some(shows))
+        };
+        let (all, none) = (guided(true), guided(false));
+        assert!(all.text.contains("Be kind.") && all.text.contains("Answer in German."), "{}", all.text);
+        assert!(!none.text.contains("Be kind.") && !none.text.contains("Answer in German."), "{}", none.text);
+        assert!(none.text.contains("Be brief."));
+        assert_eq!(all.drawn.len(), 2);
+        assert!(none.drawn.iter().all(|(_, shown)| !shown));
+        let long = entries(&[&"be kind to all ".repeat(12)]).remove(0);
+        let served = ServedPlaybook { playbook: of(&[]), worth: &BTreeMap::new(), trial: Some(long) };
+        let few = GuidanceSources::new(Some(served), entries(&["when asked for kindness: be kind to all of them"]), 60);
+        let skills = |shows| few.guide(&[], "be kind to all", |_| shows).shown.len();
+        assert_eq!((skills(Some(false)), skills(None)), (0, 0), "no skill takes the room");
+        let undrawn = sources.guide(&[], "hello", undrawn);
+        assert!(!undrawn.text.contains("German"), "without a draw nothing is tried");
+        assert_eq!(undrawn.drawn, []);
     }
 
     proptest! {
@@ -184,7 +231,7 @@ mod tests {
                 .map(|memory| ScopeMemory { scope: "user:/".parse().unwrap(), memories: vec![memory] }).collect();
             let lessons: Vec<&str> = lessons.iter().map(String::as_str).collect();
             let skills: Vec<&str> = skills.iter().map(String::as_str).collect();
-            let guided = sources(&lessons, entries(&skills), budget).guide(&memory, "x");
+            let guided = sources(&lessons, entries(&skills), budget).guide(&memory, "x", undrawn);
             let most = budget + budget / MEMORY_SHARE + estimated_tokens(INTRODUCTION) + 2;
             prop_assert!(estimated_tokens(&guided.text) <= most, "{}", guided.text);
         }

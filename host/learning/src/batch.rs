@@ -137,7 +137,10 @@ mod tests {
     fn member(index: u64, reward: Option<f64>, drawn: &[(&str, bool)]) -> Episode {
         let golden = include_str!("../../../tests/golden/episode-2.json");
         let mut episode: Episode = serde_json::from_str(golden).unwrap();
-        let drawn = drawn.iter().map(|(entry, shown)| Drawn { entry: (*entry).into(), shown: *shown }).collect();
+        let drawn = drawn
+            .iter()
+            .map(|(entry, shown)| Drawn { entry: (*entry).into(), shown: *shown, propensity: None })
+            .collect();
         let (digest, text) = (Digest::of(b"playbook"), String::new());
         episode.policy.playbook = Some(PlaybookRecord { digest, text, shown: Vec::new(), drawn, propensity: 0.5 });
         episode.origin.simulated_mut().unwrap().group = index / 4;

@@ -14,7 +14,7 @@ fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
         digest,
         text: chosen.text,
         shown: chosen.shown.into_iter().map(|id| id.0).collect(),
-        drawn: chosen.drawn.into_iter().map(|(id, shown)| Drawn { entry: id.0, shown }).collect(),
+        drawn: chosen.drawn.into_iter().map(|(id, shown)| Drawn { entry: id.0, shown, propensity: None }).collect(),
         propensity: chosen.propensity,
     }
 }

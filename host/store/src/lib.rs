@@ -48,6 +48,7 @@ mod retention;
 mod routing;
 mod runs;
 mod schema;
+mod trials;
 mod writer;
 
 pub use artefacts::ARTEFACT_BLOB_BYTES;

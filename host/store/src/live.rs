@@ -3,9 +3,8 @@
 use crate::integers::{signed, unsigned};
 use crate::keys::EpisodeKey;
 use crate::reader::Reader;
-use crate::routing;
 use crate::writer::{Store, Write};
-use crate::{feedback, pool};
+use crate::{feedback, pool, routing, trials};
 use async_trait::async_trait;
 use clawhost_core::{
     EpisodeId, EpisodeProgress, ExchangeBatch, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore,
@@ -22,6 +21,7 @@ impl LiveStore for Store {
             row.episode.session = door.record(row.episode.session)?;
             row.document = door.document(row.document)?;
             row.routed = row.routed.map(|routed| door.record(routed)).transpose()?;
+            row.drawn = row.drawn.map(|drawn| door.record(drawn)).transpose()?;
             Ok(row)
         };
         let exchanges = exchanges.into_iter().map(clean).collect::<Result<_, _>>()?;
@@ -63,7 +63,7 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
         "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
     )?;
     for row in rows {
-        let ExchangeRow { episode, position, at, outcome, document, pooled, routed, .. } = row;
+        let ExchangeRow { episode, position, at, outcome, document, pooled, routed, drawn, .. } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
         let LiveSession { session: name, agent, alias, user, project } = session;
         let opened =
@@ -88,6 +88,9 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
         }
         if let Some(routed) = routed.as_ref().filter(|_| added > 0) {
             routing::routed(transaction, routed, (&run.0, &id.0), *at)?;
+        }
+        if let Some(drawn) = drawn.as_ref().filter(|_| added > 0) {
+            trials::drawn(transaction, drawn, (&run.0, &id.0), *at)?;
         }
     }
     for change in responses {

@@ -92,6 +92,28 @@ impl MemoryReader for Reader {
         })
     }
 
+    fn memories_behind(&self, number: u64, limit: usize) -> Result<Vec<(u64, MemoryRow)>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT scope, id, at, expires_at, superseded_by, document, number FROM memories
+                     WHERE number > ? ORDER BY number LIMIT ?",
+                )?
+                .query_map(params![signed(number), signed(limit as u64)], |columns| {
+                    Ok((unsigned(columns.get(6)?), row(columns)?))
+                })?
+                .collect()
+        })
+    }
+
+    fn newest_memory(&self) -> Result<u64, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT coalesce(max(number), 0) FROM memories")?
+                .query_row([], |row| row.get(0).map(unsigned))
+        })
+    }
+
     fn scopes_with(&self, id: &str) -> Result<Vec<String>, StoreError> {
         self.query(|connection| {
             connection

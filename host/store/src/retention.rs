@@ -187,6 +187,7 @@ fn remove_content(
         "responses",
         "trajectories",
         "routed",
+        "drawn",
         "answers",
         "sessions",
         "feedback",

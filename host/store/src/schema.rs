@@ -1,7 +1,7 @@
 //! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
-use crate::{feedback, ledger, memory, pool, routing, runs};
+use crate::{feedback, ledger, memory, pool, routing, runs, trials};
 use clawhost_core::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 13;
+const OLDEST: u32 = 14;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -373,8 +373,15 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
             connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(fail)?;
         let (step, reached) = match version(path, &transaction, migrations)? {
             None => {
-                let others =
-                    [runs::TABLES, ledger::TABLE, pool::TABLES, routing::TABLE, feedback::TABLES, memory::TABLES];
+                let others = [
+                    runs::TABLES,
+                    ledger::TABLE,
+                    pool::TABLES,
+                    routing::TABLE,
+                    feedback::TABLES,
+                    memory::TABLES,
+                    trials::TABLES,
+                ];
                 (format!("{TABLES}{}", others.concat()), OLDEST)
             }
             Some(from) => match migrations.get((from - OLDEST) as usize) {

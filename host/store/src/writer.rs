@@ -219,9 +219,17 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.change_checked(|transaction| Ok(work(transaction)?)).await
+    }
+
+    /// The same with work that can fail for other reasons than the database.
+    pub(crate) async fn change_checked<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
         self.send(|reply| {
             Job::Change(Box::new(move |writer| {
-                let changed = writer.transact(|transaction, _| Ok(work(transaction)?))?;
+                let changed = writer.transact(|transaction, _| work(transaction))?;
                 drop(reply.send(changed));
                 ControlFlow::Continue(())
             }))

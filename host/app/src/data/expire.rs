@@ -143,6 +143,7 @@ mod tests {
             document: "{}".into(),
             pooled: None,
             routed: None,
+            drawn: None,
             owner: String::new(),
             answer_id: None,
             is_main: true,

@@ -136,6 +136,14 @@ fn memory(row: &MemoryRow) -> Option<Memory> {
     serde_json::from_str(&row.document).ok()
 }
 
+/// The episode that a memory corrects, as `RUN/EPISODE`.
+pub(super) fn corrected_episode(row: &MemoryRow) -> Option<String> {
+    match memory(row)?.source {
+        MemorySource::Feedback(episode) => Some(episode),
+        _ => None,
+    }
+}
+
 fn item(row: &MemoryRow) -> Option<MemoryItem> {
     let Memory { kind, lesson, source } = memory(row)?;
     let episode = match source {

@@ -2,14 +2,18 @@
 
 use super::bank::bank;
 use super::book::of_session;
+use super::learning::{Drawing, LearningSection, Plan, trials_of};
 use super::section::{LiveMode, SkillsSection};
-use crate::playbooks::{SkillStamp, chosen, document, read_playbook, skill_stamp, worth};
+use crate::playbooks::{SkillStamp, chosen, document, pick, read_playbook, skill_stamp, worth};
 use crate::{AppError, RequestError};
 use async_trait::async_trait;
-use clawhost_core::{Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role};
-use clawhost_gateway::{Guide, Guided, GuidedBy, Guiding, MemoryParty};
+use clawhost_core::{
+    Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, StoredTrials, TrialsReader as _,
+};
+use clawhost_gateway::{GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
 use clawhost_learn::Entry;
-use clawhost_learn::guidance::GuidanceSources;
+use clawhost_learn::guidance::{GuidanceSources, ServedPlaybook};
+use clawhost_learn::memory::ScopeMemory;
 use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -22,11 +26,24 @@ const QUERY_BYTES: usize = 8 << 10;
 struct Serving {
     mode: LiveMode,
     cache_ms: u64,
-    sources: Arc<GuidanceSources>,
-    by: Option<GuidedBy>,
+    newest: Served,
+    /// The version before the newest one, if some sessions stay on it.
+    previous: Option<Served>,
+    /// What is drawn for sessions, if something is.
+    drawing: Option<Drawing>,
     /// What it was made from: when the same is asked for again, nothing is read.
     made_from: MadeFrom,
 }
+
+/// A version of the playbook with the skills beside it.
+#[derive(Clone)]
+struct Served {
+    sources: Arc<GuidanceSources>,
+    by: Option<GuidedBy>,
+}
+
+/// The playbook that is begun where there is none.
+const FIRST_PLAYBOOK: &str = "live";
 
 /// What guidance is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,24 +53,39 @@ struct MadeFrom {
     version: Option<(String, u64)>,
     /// The files of each folder.
     folders: Vec<SkillStamp>,
+    /// The state of the live trials, if lessons are tried.
+    trials: Option<String>,
 }
 
 /// The guidance of a gateway.
 pub(crate) struct LiveGuide {
     folder: PathBuf,
+    learning: Learning,
     serving: RwLock<Arc<Serving>>,
     /// An idle reader of the data folder.
     idle: Arc<Mutex<Option<Reader>>>,
 }
 
-/// The newest version of the playbook of a section.
-fn served_version(reader: &Reader, section: &SkillsSection) -> Result<Option<PlaybookVersion>, AppError> {
+/// How lessons are learned, and the secret of the draws.
+struct Learning {
+    section: LearningSection,
+    secret: [u8; 32],
+}
+
+/// The name of the playbook of a section. `None`: there are several, or there is none and none is learned.
+fn playbook_name(reader: &Reader, mode: LiveMode, section: &SkillsSection) -> Result<Option<String>, AppError> {
     let names = reader.playbooks()?;
-    if section.playbook.is_none() && names.len() != 1 {
-        return Ok(None);
+    match (&section.playbook, names.as_slice()) {
+        // The first version of a playbook may be learned here.
+        (Some(name), _) if mode == LiveMode::Auto => {
+            crate::playbooks::check_name(name)?;
+            Ok(Some(name.clone()))
+        }
+        (Some(name), _) => Ok(Some(chosen(reader, Some(name))?)),
+        (None, [only]) => Ok(Some(only.clone())),
+        (None, []) if mode == LiveMode::Auto => Ok(Some(FIRST_PLAYBOOK.to_owned())),
+        (None, _) => Ok(None),
     }
-    let name = chosen(reader, section.playbook.as_deref())?;
-    Ok(reader.newest_version(&name)?)
 }
 
 /// Why no playbook is served, although there are some.
@@ -84,10 +116,10 @@ fn skills(section: &SkillsSection) -> Result<Vec<Entry>, AppError> {
 }
 
 impl MadeFrom {
-    fn of(section: &SkillsSection, version: Option<&PlaybookVersion>) -> Self {
+    fn of(section: &SkillsSection, version: Option<&PlaybookVersion>, trials: Option<String>) -> Self {
         let folders = section.folders.iter().map(|folder| skill_stamp(Path::new(folder))).collect();
         let version = version.map(|version| (version.name.clone(), version.number));
-        Self { section: section.clone(), version, folders }
+        Self { section: section.clone(), version, folders, trials }
     }
 }
 
@@ -96,11 +128,19 @@ impl LiveGuide {
     ///
     /// # Errors
     /// The playbook or a skill cannot be read.
-    pub(crate) fn new(folder: &Path, mode: LiveMode, section: &SkillsSection) -> Result<Self, AppError> {
+    pub(crate) fn new(
+        folder: &Path,
+        mode: LiveMode,
+        section: &SkillsSection,
+        (learning, secret): (LearningSection, [u8; 32]),
+    ) -> Result<Self, AppError> {
         let reader = Reader::open(folder)?;
-        let serving = made(&reader, mode, section)?;
+        let learning = Learning { section: learning, secret };
+        let (made_from, version) = looked(&reader, mode, section, &learning)?;
+        let serving = made(&reader, mode, made_from, version, &learning)?;
         Ok(Self {
             folder: folder.to_owned(),
+            learning,
             serving: RwLock::new(Arc::new(serving)),
             idle: Arc::new(Mutex::new(Some(reader))),
         })
@@ -113,11 +153,30 @@ impl LiveGuide {
             return None;
         }
         let playbook = serving
+            .newest
             .by
             .as_ref()
             .map_or_else(|| "no playbook".to_owned(), |by| format!("playbook {}, version {}", by.playbook, by.version));
-        let skills = clawhost_core::counted(serving.sources.skills() as u64, "skill");
-        Some(format!("{playbook}; {skills}; memory of users"))
+        let skills = clawhost_core::counted(serving.newest.sources.skills() as u64, "skill");
+        let learns = match (serving.mode, self.learning.section.live_trials) {
+            (LiveMode::Auto, true) => "; lessons are tried on sessions",
+            (LiveMode::Auto, false) => "; lessons are proposed, and none is tried",
+            _ => "",
+        };
+        Some(format!("{playbook}; {skills}; memory of users{learns}"))
+    }
+
+    /// The playbook whose lessons are learned from live sessions. `None`: none is, or there are several and none is named.
+    ///
+    /// # Errors
+    /// The data folder cannot be read.
+    pub(crate) fn learned_playbook(&self) -> Result<Option<String>, AppError> {
+        let serving = self.serving();
+        if serving.mode != LiveMode::Auto {
+            return Ok(None);
+        }
+        let section = &serving.made_from.section;
+        reading(&self.idle, &self.folder, |reader| playbook_name(reader, serving.mode, section))
     }
 
     fn serving(&self) -> Arc<Serving> {
@@ -135,9 +194,9 @@ impl LiveGuide {
             return Ok(false);
         }
         let changed = reading(&self.idle, &self.folder, |reader| {
-            let version = served_version(reader, section)?;
-            let is_same = now.mode == mode && now.made_from == MadeFrom::of(section, version.as_ref());
-            if is_same { Ok(None) } else { made(reader, mode, section).map(Some) }
+            let (made_from, version) = looked(reader, mode, section, &self.learning)?;
+            let is_same = now.mode == mode && now.made_from == made_from;
+            if is_same { Ok(None) } else { made(reader, mode, made_from, version, &self.learning).map(Some) }
         })?;
         let has_changed = changed.is_some();
         if let Some(serving) = changed {
@@ -161,20 +220,58 @@ fn reading<T>(
     found
 }
 
+/// What guidance of a section is made from now, and the newest version.
+fn looked(
+    reader: &Reader,
+    mode: LiveMode,
+    section: &SkillsSection,
+    learning: &Learning,
+) -> Result<(MadeFrom, Option<PlaybookVersion>), AppError> {
+    let name = playbook_name(reader, mode, section)?;
+    let version = name.as_ref().map(|name| reader.newest_version(name)).transpose()?.flatten();
+    let tries = mode == LiveMode::Auto && learning.section.live_trials;
+    let trials = name.as_ref().filter(|_| tries).map(|name| reader.trials(name)).transpose()?;
+    Ok((MadeFrom::of(section, version.as_ref(), trials.and_then(|trials| trials.state)), version))
+}
+
 /// What serves a section.
-fn made(reader: &Reader, mode: LiveMode, section: &SkillsSection) -> Result<Serving, AppError> {
-    let version = served_version(reader, section)?;
-    let made_from = MadeFrom::of(section, version.as_ref());
-    if mode == LiveMode::Skills
+fn made(
+    reader: &Reader,
+    mode: LiveMode,
+    made_from: MadeFrom,
+    version: Option<PlaybookVersion>,
+    learning: &Learning,
+) -> Result<Serving, AppError> {
+    let section = &made_from.section;
+    if mode != LiveMode::Observe
         && let Some(why) = undecided(reader, section)?
     {
         tracing::warn!("{why}");
     }
-    let by = version.as_ref().map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
-    let worth = version.as_ref().map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
-    let playbook = version.as_ref().map(document).transpose()?.map(|playbook| (playbook, &worth));
-    let sources = Arc::new(GuidanceSources::new(playbook, skills(section)?, section.tokens()));
-    Ok(Serving { mode, cache_ms: section.cache_ms(), sources, by, made_from })
+    let drawing = made_from.trials.clone().zip(playbook_name(reader, mode, section)?).map(|(state, name)| {
+        let trials = trials_of(&StoredTrials { state: Some(state), progress: None }, &name)?;
+        Ok::<_, AppError>(Drawing::new(&learning.secret, &name, Plan::of(&trials, learning.section.settings()?)))
+    });
+    let drawing = drawing.transpose()?;
+    let skills = skills(section)?;
+    let served = |version: Option<&PlaybookVersion>, trial: Option<Entry>| -> Result<Served, AppError> {
+        let by = version.map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
+        let worth = version.map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
+        let playbook = version.map(document).transpose()?;
+        // A lesson on trial needs no version before it.
+        let playbook = playbook.or_else(|| trial.is_some().then(Default::default));
+        let playbook = playbook.map(|playbook| ServedPlaybook { playbook, worth: &worth, trial });
+        Ok(Served { sources: Arc::new(GuidanceSources::new(playbook, skills.clone(), section.tokens())), by })
+    };
+    let plan = drawing.as_ref().map(|drawing| &drawing.plan);
+    let newest = served(version.as_ref(), plan.and_then(|plan| plan.trial.clone()))?;
+    let watch = plan.and_then(|plan| plan.watch.as_ref()).zip(version.as_ref());
+    let previous = watch.filter(|(watch, version)| watch.version == version.number).map(|(watch, version)| {
+        let before = (watch.previous > 0).then(|| pick(reader, &version.name, Some(watch.previous))).transpose()?;
+        served(before.as_ref(), None)
+    });
+    let previous = previous.transpose()?;
+    Ok(Serving { mode, cache_ms: section.cache_ms(), newest, previous, drawing, made_from })
 }
 
 /// What its user asks for in a conversation: the first message of the user and the last one.
@@ -190,13 +287,34 @@ fn query(request: &ModelRequest) -> String {
     ends.map(cut).collect::<Vec<_>>().join("\n")
 }
 
+impl Serving {
+    /// The guidance of a session: what is drawn for it, then what is chosen.
+    fn choose(&self, memory: &[ScopeMemory], guiding: &Guiding<'_>) -> Result<GuidanceChoice, AppError> {
+        let drawing = self.drawing.as_ref().filter(|_| guiding.may_draw).map(|drawing| drawing.session(guiding));
+        let version = drawing.as_ref().and_then(|drawing| drawing.version);
+        let previous = self.previous.as_ref().filter(|_| version.is_some_and(|draw| draw.previous));
+        let served = previous.unwrap_or(&self.newest);
+        let shows = |entry: &Entry| drawing.as_ref().and_then(|drawing| drawing.shows(entry));
+        let guided = served.sources.guide(memory, &query(guiding.request), shows);
+        let number = served.by.as_ref().map_or(0, |by| by.version);
+        let recorded = drawing.as_ref().map(|drawing| drawing.recorded(&guided.drawn, number)).transpose()?;
+        let (entries, drawn) = recorded.map(|(entries, drawn)| (entries, Some(drawn))).unwrap_or_default();
+        if guided.text.is_empty() && entries.is_empty() {
+            return Ok(GuidanceChoice { guided: None, drawn });
+        }
+        let by = served.by.clone().filter(|_| guided.has_lessons || !entries.is_empty());
+        let guided = Guided::new(by, guided.shown, guided.text).with_drawn(entries);
+        Ok(GuidanceChoice { guided: Some(guided), drawn })
+    }
+}
+
 #[async_trait]
 impl Guide for LiveGuide {
     fn is_on(&self) -> bool {
-        self.serving().mode == LiveMode::Skills
+        self.serving().mode != LiveMode::Observe
     }
 
-    async fn guide(&self, guiding: &Guiding<'_>) -> Option<Guided> {
+    async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice {
         let serving = self.serving();
         let Guiding { session, owner, team, at_ms, .. } = *guiding;
         let (owner, team, session) = (owner.to_owned(), team.map(str::to_owned), session.clone());
@@ -210,12 +328,10 @@ impl Guide for LiveGuide {
             tracing::error!("the memory of a session cannot be read: {error}");
             Vec::new()
         });
-        let guided = serving.sources.guide(&memory, &query(guiding.request));
-        if guided.text.is_empty() {
-            return None;
-        }
-        let by = serving.by.clone().filter(|_| guided.has_lessons);
-        Some(Guided::new(by, guided.shown, guided.text))
+        serving.choose(&memory, guiding).unwrap_or_else(|error| {
+            tracing::error!("a session gets no guidance: {error}");
+            GuidanceChoice::default()
+        })
     }
 
     fn cache_ms(&self) -> u64 {

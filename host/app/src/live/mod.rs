@@ -1,10 +1,12 @@
 //! What a gateway gives back to the sessions that it records: guidance from a playbook, from skills and from memory.
 //!
-//! [`guide`] chooses it, [`book`] keeps the memory, [`bank`] has the general skills that ship, [`section`] is the configuration.
+//! [`guide`] chooses it, [`book`] keeps the memory, [`bank`] has the general skills that ship, [`section`] is the configuration. [`scoring`] judges what
+//! ends, and [`learning`] learns lessons from it.
 
 mod bank;
 mod book;
 mod guide;
+mod learning;
 mod scoring;
 mod section;
 
@@ -13,6 +15,8 @@ pub use book::{
     MemoryError, MemoryScope, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
 };
 pub(crate) use guide::LiveGuide;
+pub use learning::LearningSection;
+pub(crate) use learning::LiveLearner;
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};

@@ -1,6 +1,6 @@
 //! The ports for live traffic: exchanges of agents are recorded one by one, and become an episode when their session ends.
 
-use super::{Pooled, RoutedExchange};
+use super::{Pooled, RoutedExchange, SessionDraw};
 use crate::{EpisodeId, LiveSession, RunId, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
@@ -62,6 +62,8 @@ pub struct ExchangeRow {
     pub pooled: Option<Pooled>,
     /// What it adds to the decision of a router about its session, if one decided.
     pub routed: Option<RoutedExchange>,
+    /// What was drawn for its session, if something was.
+    pub drawn: Option<SessionDraw>,
     /// Name of the key whose client asked; empty without one.
     pub owner: String,
     /// Id of the answer, as the client knows it, if there is one.

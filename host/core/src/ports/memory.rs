@@ -40,6 +40,10 @@ pub trait MemoryReader {
     /// # Errors
     /// The store cannot be read; likewise below.
     fn memories(&self, scope: &str) -> Result<Vec<MemoryRow>, StoreError>;
+    /// Items of all scopes that were written behind a number, which grows, the oldest first and at most `limit`.
+    fn memories_behind(&self, number: u64, limit: usize) -> Result<Vec<(u64, MemoryRow)>, StoreError>;
+    /// The number of the newest item; 0 without one.
+    fn newest_memory(&self) -> Result<u64, StoreError>;
     /// The scopes that have an item of this id.
     fn scopes_with(&self, id: &str) -> Result<Vec<String>, StoreError>;
     /// The scopes that have items, with their number.

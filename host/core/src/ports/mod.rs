@@ -23,6 +23,7 @@ mod runs;
 mod store_error;
 mod teacher;
 mod token_model;
+mod trials;
 
 pub use clock::Clock;
 pub use environment::{
@@ -65,3 +66,4 @@ pub use token_model::{
     AlternativeToken, MOST_ALTERNATIVES, ScoredToken, ScoredTokens, TokenAnswer, TokenDelta, TokenFinish, TokenModel,
     TokenRequest, TokenSampling, TokenSink, TokenVersion,
 };
+pub use trials::{EnteredDraw, SessionDraw, StoredTrials, TrialsChange, TrialsReader, TrialsStore, WaitingDraw};

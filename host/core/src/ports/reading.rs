@@ -2,7 +2,8 @@
 
 use crate::{
     Digest, Discrepancy, Episode, EpisodeState, FeedbackReader, LedgerReader, LiveReader, MemoryReader, PlaybookLedger,
-    PlaybookVersion, PoolReader, RoutingReader, RunId, RunKind, RunReader, SpecDocument, StoreError, Usage,
+    PlaybookVersion, PoolReader, RoutingReader, RunId, RunKind, RunReader, SpecDocument, StoreError, TrialsReader,
+    Usage,
 };
 use serde::Serialize;
 
@@ -237,6 +238,7 @@ pub trait StoreReader:
     + RoutingReader
     + FeedbackReader
     + MemoryReader
+    + TrialsReader
     + PlaybookReader
     + PluginReader
     + LedgerReader
@@ -252,6 +254,7 @@ impl<
         + RoutingReader
         + FeedbackReader
         + MemoryReader
+        + TrialsReader
         + PlaybookReader
         + PluginReader
         + LedgerReader

@@ -1,7 +1,7 @@
 //! The record of a request: as it begins, and as it ends.
 
 use super::guides::GuidedRequest;
-use super::record::Label;
+use super::record::{First, Label};
 use super::recorder::{Places, Recorder};
 use super::responses::StoredResponse;
 use super::routes::RoutedRequest;
@@ -13,7 +13,7 @@ use crate::routing::Routing;
 use clawhost_capture::{
     Answer, Claim, ClientSession, EXCHANGE_FORMAT, Exchange, ExchangeParent, Guided, Placed, Relation, Routed,
 };
-use clawhost_core::{Digest, LlmIdentity, Message, ModelRequest, Role, Sampling};
+use clawhost_core::{Digest, LlmIdentity, Message, ModelRequest, Role, Sampling, SessionDraw};
 use clawhost_providers::Prices;
 use std::sync::Arc;
 
@@ -123,7 +123,9 @@ pub(crate) struct Begun {
     pub(super) decision: Option<String>,
     /// What the model sees beside the client's system text.
     pub(crate) guided: Option<Guided>,
-    /// What the client wants of that.
+    /// What was drawn for the session with this request.
+    pub(super) drawn: Option<SessionDraw>,
+    /// What the client wants of guidance.
     pub(crate) guidance: GuidanceWish,
 }
 
@@ -149,13 +151,21 @@ impl Begun {
     }
 
     /// Chooses the guidance of the session, if it has none yet.
-    pub(crate) async fn guide(&self, guide: &dyn Guide, request: &ModelRequest, team: Option<&str>) -> Option<Guided> {
+    pub(crate) async fn guide(
+        &mut self,
+        guide: &dyn Guide,
+        request: &ModelRequest,
+        team: Option<&str>,
+    ) -> Option<Guided> {
         let (label, (exchange, _)) = (self.label.as_ref()?, self.place.as_ref()?);
-        let (session, owner) = (&label.session, self.owner.as_str());
-        let guiding = Guiding { request, session, owner, team, at_ms: self.at };
+        let (session, owner, name) = (&label.session, self.owner.as_str(), label.name());
         let (is_first, is_rewritten) = (exchange.position == 0, exchange.context_changed);
+        let may_draw = is_first && exchange.relation == Relation::Opens && !exchange.no_train;
+        let guiding = Guiding { request, session, owner, team, episode: &name, may_draw, at_ms: self.at };
         let guides = label.guides.clone();
-        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await
+        let guidance = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await;
+        self.drawn = guidance.drawn.filter(|_| may_draw);
+        guidance.guided
     }
 
     /// Another model is asked.
@@ -264,8 +274,8 @@ impl Begun {
         exchange.guided = self.guided.take().map(|guided| label.guides.for_record(guided));
         self.recorder.redact(&mut exchange);
         let stored = self.stored.take().filter(|_| exchange.answer.complete().is_some());
-        let decision = self.decision.take();
-        let done = self.recorder.write(&label, &exchange, decision.as_deref(), stored);
+        let first = First { decision: self.decision.take(), drawn: self.drawn.take().filter(|_| !is_late) };
+        let done = self.recorder.write(&label, &exchange, &first, stored);
         if is_late {
             let end = self.recorder.spool.end();
             self.recorder.places().ended.push((end, label.clone()));

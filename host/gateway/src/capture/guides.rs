@@ -2,7 +2,7 @@
 //! would see other advice in the middle of its work. It is chosen anew where that costs nothing: when the client has rewritten the
 //! history, or after the cache has ended.
 
-use crate::guiding::{Guide, Guiding};
+use crate::guiding::{GuidanceChoice, Guide, Guiding};
 use clawhost_capture::{Exchange, Guided};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,27 +53,33 @@ impl Guides {
         Self { pin: Arc::new(Mutex::new(Some(pin))), ..Self::default() }
     }
 
-    /// What a request gets. It has its text, and so has the record unless an earlier one has it.
-    pub(crate) async fn of(&self, guide: &dyn Guide, asked: &GuidedRequest<'_>) -> Option<Guided> {
+    /// What a request gets. It has its text, and so has the record unless an earlier one has it. Draws are those that were made just now.
+    pub(crate) async fn of(&self, guide: &dyn Guide, asked: &GuidedRequest<'_>) -> GuidanceChoice {
         let _asking = self.asking.lock().await;
         let now = asked.guiding.at_ms;
         let known = self.lock().clone();
         let stays = |pin: &Pin| !asked.is_rewritten && now.saturating_sub(pin.used_ms) < guide.cache_ms();
+        let mut drawn = None;
+        let mut choose = async || {
+            let guidance = guide.guide(&asked.guiding).await;
+            drawn = guidance.drawn;
+            guidance.guided
+        };
         let pin = match known {
             Some(pin) if stays(&pin) => Pin { used_ms: now, ..pin },
             // It began without guidance.
             None if !asked.is_first && !asked.is_rewritten => Pin { guided: None, is_recorded: true, used_ms: now },
             Some(former) => {
-                let guided = guide.guide(&asked.guiding).await;
+                let guided = choose().await;
                 let digest = |guided: &Option<Guided>| guided.as_ref().map(|guided| guided.digest);
                 let is_same = digest(&guided) == digest(&former.guided);
                 Pin { is_recorded: former.is_recorded && is_same, guided, used_ms: now }
             }
-            None => Pin { guided: guide.guide(&asked.guiding).await, is_recorded: false, used_ms: now },
+            None => Pin { guided: choose().await, is_recorded: false, used_ms: now },
         };
         let guided = pin.guided.clone();
         *self.lock() = Some(pin);
-        guided
+        GuidanceChoice { guided, drawn }
     }
 
     /// As a record has it.
@@ -99,7 +105,7 @@ impl Guides {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use clawhost_core::{LiveSession, ModelRequest};
+    use clawhost_core::{LiveSession, ModelRequest, SessionDraw};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// Chooses another text each time.
@@ -112,9 +118,10 @@ mod tests {
             true
         }
 
-        async fn guide(&self, _: &Guiding<'_>) -> Option<Guided> {
+        async fn guide(&self, _: &Guiding<'_>) -> GuidanceChoice {
             let text = self.0.fetch_add(1, Ordering::Relaxed).to_string();
-            Some(Guided::new(None, vec![text.clone()], text))
+            let drawn = SessionDraw { playbook: "p".into(), document: text.clone() };
+            GuidanceChoice { guided: Some(Guided::new(None, vec![text.clone()], text)), drawn: Some(drawn) }
         }
 
         fn cache_ms(&self) -> u64 {
@@ -122,11 +129,28 @@ mod tests {
         }
     }
 
-    async fn text(guides: &Guides, guide: &Counting, (at_ms, is_first, is_rewritten): (u64, bool, bool)) -> String {
+    async fn of(
+        guides: &Guides,
+        guide: &Counting,
+        (at_ms, is_first, is_rewritten): (u64, bool, bool),
+    ) -> GuidanceChoice {
         let (request, session) = (ModelRequest::default(), LiveSession::new("s", "a", "m"));
-        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, at_ms };
-        let guided = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await;
-        guided.and_then(|guided| guided.text).unwrap_or_default()
+        let (episode, may_draw) = ("run/episode", is_first);
+        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, episode, may_draw, at_ms };
+        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await
+    }
+
+    async fn text(guides: &Guides, guide: &Counting, asked: (u64, bool, bool)) -> String {
+        let guidance = of(guides, guide, asked).await;
+        guidance.guided.and_then(|guided| guided.text).unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn draws_are_given_once_and_to_no_branch() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        assert!(of(&guides, &guide, (0, true, false)).await.drawn.is_some());
+        assert_eq!(of(&guides, &guide, (1, false, false)).await.drawn, None);
+        assert_eq!(of(&guides.inherited(), &guide, (2, true, false)).await.drawn, None);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use crate::observe::SessionEvent;
 use clawhost_capture::{Answer, ClientSession, Exchange, Relation};
 use clawhost_core::{
     EpisodeId, ExchangeOutcome, ExchangeRow, LiveSession, OpenEpisode, Pooled, ResponseChange, ResponseRow,
-    RoutedExchange, RunId, Usage,
+    RoutedExchange, RunId, SessionDraw, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,15 @@ impl Label {
     }
 }
 
+/// What the first record of a session has beside its exchange.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct First {
+    /// The decision of a router about the session, if no record holds it yet.
+    pub(crate) decision: Option<String>,
+    /// What was drawn for the session.
+    pub(crate) drawn: Option<SessionDraw>,
+}
+
 /// The first line.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,6 +76,8 @@ enum Head {
         pooled: Option<Box<Pooled>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         routed: Option<Box<RoutedExchange>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drawn: Option<Box<SessionDraw>>,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         owner: String,
         /// Id of the answer, as the client knows it.
@@ -80,12 +91,11 @@ enum Head {
     Deleted { owner: String, id: String },
 }
 
-/// The bytes of an exchange, with its response if that can be read later by an owner and an id. `decision`: that of a router about the
-/// session, if no record holds it yet.
+/// The bytes of an exchange, with its response if that can be read later by an owner and an id.
 pub(crate) fn write(
     label: &Label,
     exchange: &Exchange,
-    decision: Option<&str>,
+    first: &First,
     stored: Option<(&StoredResponse, &str, &str)>,
 ) -> serde_json::Result<Vec<u8>> {
     let outcome = match exchange.answer {
@@ -104,7 +114,8 @@ pub(crate) fn write(
         outcome,
         response: stored.map(|(_, owner, id)| (owner.to_owned(), id.to_owned())),
         pooled: pooled(exchange).map(Box::new),
-        routed: routed(exchange, decision).map(Box::new),
+        routed: routed(exchange, first.decision.as_deref()).map(Box::new),
+        drawn: first.drawn.clone().map(Box::new),
         owner: exchange.client.owner.clone(),
         answer: exchange.response_id.clone(),
         aside: matches!(exchange.relation, Relation::Side | Relation::Repeats),
@@ -181,6 +192,7 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
             response,
             pooled,
             routed,
+            drawn,
             owner,
             answer,
             aside,
@@ -198,9 +210,20 @@ pub(crate) fn read(record: Vec<u8>) -> Option<Read> {
             };
             let episode = OpenEpisode { run, id: episode, index, session, opened_at };
             let (pooled, routed) = (pooled.map(|pooled| *pooled), routed.map(|routed| *routed));
-            let (answer_id, is_main) = (answer, !aside);
-            let exchange =
-                ExchangeRow { episode, position, at, outcome, document, pooled, routed, owner, answer_id, is_main };
+            let (answer_id, is_main, drawn) = (answer, !aside, drawn.map(|drawn| *drawn));
+            let exchange = ExchangeRow {
+                episode,
+                position,
+                at,
+                outcome,
+                document,
+                pooled,
+                routed,
+                drawn,
+                owner,
+                answer_id,
+                is_main,
+            };
             Some(Read { exchange: Some(exchange), response })
         }
     }

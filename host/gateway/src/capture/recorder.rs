@@ -3,7 +3,7 @@
 use super::begun::{Begun, exchange_of};
 use super::counts::CaptureCounts;
 use super::guides::Guides;
-use super::record::{self, Label};
+use super::record::{self, First, Label};
 use super::responses::{Responses, StoredResponse};
 use super::rounds::Rounds;
 use super::routes::Routes;
@@ -199,6 +199,7 @@ impl Recorder {
             routed: None,
             decision: None,
             guided: None,
+            drawn: None,
             guidance: GuidanceWish::default(),
         };
         if seen.no_record {
@@ -360,19 +361,19 @@ impl Recorder {
         &self,
         label: &Label,
         exchange: &Exchange,
-        decision: Option<&str>,
+        first: &First,
         stored: Option<StoredResponse>,
     ) -> Done {
         let (owner, id) = (&exchange.client.owner, exchange.response_id.clone().unwrap_or_default());
         let stored = stored.filter(|_| !id.is_empty());
         let redacted = stored.as_ref().map(|stored| stored.redacted(&self.redaction));
         let line = redacted.as_ref().map(|stored| (stored, owner.as_str(), id.as_str()));
-        let written = record::write(label, exchange, decision, line).map_err(std::io::Error::from);
+        let written = record::write(label, exchange, first, line).map_err(std::io::Error::from);
         let written = written.and_then(|bytes| self.spool.append(&bytes).map(|_| bytes.len()));
         match written {
             Ok(bytes) => {
                 self.counts.recorded.fetch_add(1, Ordering::Relaxed);
-                exchange.routed.iter().for_each(|routed| label.routes.keep(routed, decision.is_some()));
+                exchange.routed.iter().for_each(|routed| label.routes.keep(routed, first.decision.is_some()));
                 exchange.guided.iter().for_each(|guided| label.guides.keep(guided));
                 if stored.is_some() {
                     self.responses.remember(owner, &id, stored, bytes);

@@ -112,7 +112,7 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
     if let Some(routing) = &served.routing {
         begun.route(routing, &client.request).await;
     }
-    let guided = guide(gateway, &call, &begun, &client.request).await;
+    let guided = guide(gateway, &call, &mut begun, &client.request).await;
     asking.guidance = guided.as_ref();
     let is_able = |candidate: &Candidate| asking.able(candidate).is_ok();
     let chosen = begun.routed.as_ref().and_then(|routed| served.chosen(routed));
@@ -210,7 +210,7 @@ pub(crate) fn begin(
 
 /// The guidance of a request's session, unless its client wants none. A session that is not recorded has none: its requests would get
 /// different ones.
-async fn guide(gateway: &Inner, call: &Call, begun: &Begun, request: &ModelRequest) -> Option<Guided> {
+async fn guide(gateway: &Inner, call: &Call, begun: &mut Begun, request: &ModelRequest) -> Option<Guided> {
     let guide = gateway.guide.as_ref().filter(|guide| guide.is_on() && begun.guidance != GuidanceWish::Off)?;
     begun.guide(guide.as_ref(), request, call.client.team.as_deref()).await
 }
@@ -295,7 +295,7 @@ impl Asking<'_> {
             // The key of a client of this gateway is nobody else's business.
             let passes_key = passes_key && call.client.owner.is_empty();
             let max_context = candidate.max_context;
-            let guidance = guided.and_then(|guided| guided.text.clone());
+            let guidance = guided.and_then(Guided::prompt).map(str::to_owned);
             let forward =
                 Forward { upstream: upstream.clone(), model: model.to_owned(), passes_key, max_context, guidance };
             match self.forwarded(forward, candidate.source.identity(), goes_on, begun).await {
@@ -306,7 +306,7 @@ impl Asking<'_> {
                 return Outcome::Answered(refused(call.shape, &refusal, begun));
             }
         }
-        let guidance = guided.and_then(|guided| guided.text.as_deref());
+        let guidance = guided.and_then(Guided::prompt);
         let client = guided_request(client, guidance);
         let outcome = translated(gateway, call, &client, *continued, (candidate, goes_on), begun).await;
         if let (Some(_), Outcome::Answered(answer)) = (endpoint, &outcome)

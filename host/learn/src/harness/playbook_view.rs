@@ -55,6 +55,8 @@ pub struct Chosen {
     pub drawn: Vec<(EntryId, bool)>,
     /// Probability that a randomised entry is shown.
     pub propensity: f64,
+    /// Estimated tokens of what is held out.
+    pub held_out_tokens: u64,
 }
 
 /// Lower bound for entries without an estimate.
@@ -65,6 +67,14 @@ impl PlaybookView {
     pub fn serving(playbook: Playbook, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
         let draws = vec![Draw::Never; playbook.entries.len()];
         Self::new(playbook, draws, worth, (budget, 0), 0)
+    }
+
+    /// A view of a playbook for live sessions: its eligible entries, and one on trial in what they leave of the budget.
+    pub fn live(playbook: Playbook, trial: Option<Entry>, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
+        let served = vec![Draw::Never; playbook.entries.len()];
+        let draws = served.into_iter().chain(trial.iter().map(|_| Draw::Trial)).collect();
+        let entries = playbook.entries.into_iter().chain(trial).collect();
+        Self::new(Playbook { entries, ..playbook }, draws, worth, (budget, 1), 0)
     }
 
     fn new(
@@ -100,6 +110,29 @@ impl PlaybookView {
 
     /// The entries for one member of a group whose task shows this text. `members` is the size of the group.
     pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
+        let own = self.eligible(group, text);
+        let drawn = self.randomised(&own, group);
+        let sees = |position: &usize| {
+            sees(derive_seed(self.seed, &format!("draw/{}", self.id(*position)), group), member, members)
+        };
+        let hidden: BTreeSet<usize> = drawn.iter().copied().filter(|position| !sees(position)).collect();
+        let propensity = if members < 2 { 1.0 } else { f64::from(members / 2) / f64::from(members) };
+        Chosen { propensity, ..self.chosen(own, &drawn, &hidden) }
+    }
+
+    /// The entries for a live session whose conversation shows this text. `draw`: whether an entry is shown, if that is drawn for the session; an
+    /// entry on trial that is not drawn is not shown. The room of what is held out stays empty. The propensities are the caller's.
+    pub fn choose_drawn(&self, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
+        let own = self.eligible(0, text);
+        let draws: BTreeMap<usize, bool> =
+            own.iter().filter_map(|position| Some((*position, draw(self.playbook.entries.get(*position)?)?))).collect();
+        let drawn = self.first_of_units(draws.keys().copied().collect(), 0);
+        let hidden = drawn.iter().copied().filter(|position| draws.get(position) == Some(&false)).collect();
+        self.chosen(own, &drawn, &hidden)
+    }
+
+    /// The positions that are relevant and fit the budget, on their own account.
+    fn eligible(&self, group: u64, text: &str) -> BTreeSet<usize> {
         let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
         relevant.retain(|position| self.needed(*position).is_some() && self.draw(*position) != Draw::Carried);
         relevant.sort_unstable();
@@ -118,32 +151,31 @@ impl PlaybookView {
         let more = self.affordable(&tried, &eligible, self.budget.saturating_sub(spent));
         eligible.extend(more);
         // What is only needed by others is shown with these.
-        let own: BTreeSet<usize> =
-            measured.into_iter().chain(tried).filter(|position| eligible.contains(position)).collect();
-        let drawn = self.randomised(&own, group);
-        let sees = |position: &usize| {
-            sees(derive_seed(self.seed, &format!("draw/{}", self.id(*position)), group), member, members)
-        };
-        let hidden: BTreeSet<usize> = drawn.iter().copied().filter(|position| !sees(position)).collect();
+        measured.into_iter().chain(tried).filter(|position| eligible.contains(position)).collect()
+    }
+
+    /// What is shown of eligible positions, if some are drawn and of these some hidden.
+    fn chosen(&self, own: BTreeSet<usize>, drawn: &[usize], hidden: &BTreeSet<usize>) -> Chosen {
         let is_shown = |position: &usize| match drawn.contains(position) {
             true => !hidden.contains(position),
             // Another entry of its unit is drawn.
             false if self.draw(*position) == Draw::Trial => false,
             false => self.needed(*position).is_some_and(|needed| needed.iter().all(|other| !hidden.contains(other))),
         };
-        let mut shown: BTreeSet<usize> = own.into_iter().filter(is_shown).collect();
+        let (mut shown, held_out): (BTreeSet<usize>, BTreeSet<usize>) = own.into_iter().partition(is_shown);
+        let held_out_tokens = held_out.iter().map(|position| self.tokens(*position)).sum();
         let needed: Vec<usize> =
             shown.iter().filter_map(|position| self.needed(*position)).flatten().copied().collect();
         shown.extend(needed);
         let entry = |position: usize| self.playbook.entries.get(position);
-        let drawn = drawn.into_iter().filter_map(|at| Some((entry(at)?.id.clone(), !hidden.contains(&at)))).collect();
+        let drawn = drawn.iter().filter_map(|at| Some((entry(*at)?.id.clone(), !hidden.contains(at)))).collect();
         let shown: Vec<&Entry> = shown.into_iter().filter_map(entry).collect();
-        let propensity = if members < 2 { 1.0 } else { f64::from(members / 2) / f64::from(members) };
         Chosen {
             text: render(&shown, &self.playbook.sections),
             shown: shown.into_iter().map(|entry| entry.id.clone()).collect(),
             drawn,
-            propensity,
+            propensity: 1.0,
+            held_out_tokens,
         }
     }
 
@@ -161,6 +193,11 @@ impl PlaybookView {
             Draw::Trial | Draw::Questioned => true,
         };
         let wanted: Vec<usize> = own.iter().copied().filter(wants).collect();
+        self.first_of_units(wanted, group)
+    }
+
+    /// Of positions that need each other one: which, is drawn for the group.
+    fn first_of_units(&self, wanted: Vec<usize>, group: u64) -> Vec<usize> {
         let needs = |one: usize, other: usize| self.needed(one).is_some_and(|needed| needed.contains(&other));
         let rank = |position: usize| (derive_seed(self.seed, &format!("unit/{}", self.id(position)), group), position);
         let is_first = |position: &usize| {

@@ -103,6 +103,7 @@ impl Bench {
             document: "{}".into(),
             pooled: None,
             routed: Some(routed),
+            drawn: None,
             owner: String::new(),
             answer_id: None,
             is_main: true,

@@ -1,0 +1,425 @@
+//! Learns from sessions while a gateway runs: lets them enter the trials, asks reflectors, and carries out what is decided.
+//!
+//! Everything of a pass is one transaction: the sessions that enter, the state of the trials, and a new version. If it fails, the state is read
+//! again. Sessions enter in the order in which they began, with the rewards of their deadlines, and each may decide something; so what is decided
+//! does not depend on when a pass runs.
+
+use super::reflecting::{self, Proposed, TaughtSession};
+use super::section::LearningSection;
+use super::state::{Progress, TrialsState};
+use crate::events::EventSink;
+use crate::live::guide::LiveGuide;
+use crate::models::ModelFactory;
+use crate::playbooks::document;
+use crate::plugins::Plugins;
+use crate::{AppError, RequestError, Workspace, plugin_spec};
+use clawhost_core::{
+    Clock, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, MemoryReader as _, PlaybookVersion, RewardRecord,
+    RewardSource, StoreReader, TrialsChange, TrialsStore as _, WaitingDraw, Withheld, effective_reward, verdicts_at,
+};
+use clawhost_engine::ModelGrants;
+use clawhost_learn::live::trials::{Decision, Offer, SessionDraws, Tally, TrialSettings};
+use clawhost_learn::playbook::Playbook;
+use clawhost_learning::Reflecting;
+use clawhost_run_config::{BudgetSpec, Grant, Key};
+use clawhost_store::{FileLeases, Reader, Store};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// Sessions that enter in one pass, so that a pass and its transaction stay small.
+const ENTER: usize = 500;
+/// Ended episodes that are looked at in one pass.
+const ENDED: usize = 64;
+/// Sessions that reflectors are asked about in one pass.
+const REFLECT: usize = 8;
+/// Milliseconds after its end at which a session has the verdicts of the rewards that judge live episodes.
+const JUDGED_MS: u64 = 30_000;
+/// Concurrent calls of one model.
+const CONCURRENCY: usize = 4;
+
+/// What is known, as long as the store has not failed.
+struct Known {
+    state: TrialsState,
+    /// As the store has it.
+    stored: TrialsState,
+    tally: Tally,
+    newest: Option<Arc<Newest>>,
+}
+
+/// What is served.
+#[derive(Debug)]
+struct Newest {
+    number: u64,
+    playbook: Playbook,
+    /// Whether its content was served before.
+    returns: bool,
+}
+
+/// What a pass read.
+struct Round {
+    newest: Arc<Newest>,
+    /// Sessions that enter, with their rewards.
+    enters: Vec<(WaitingDraw, Option<f64>)>,
+    /// Sessions to reflect on.
+    sessions: Vec<TaughtSession>,
+    ended: Option<u64>,
+    remembered: Option<u64>,
+}
+
+/// Learns from live sessions.
+pub(crate) struct LiveLearner {
+    folder: PathBuf,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    guide: Arc<LiveGuide>,
+    section: LearningSection,
+    settings: TrialSettings,
+    sources: Vec<RewardSource>,
+    reflectors: Vec<Reflecting>,
+    known: Option<(String, Known)>,
+}
+
+impl LiveLearner {
+    /// A learner as a configuration says.
+    ///
+    /// # Errors
+    /// A reflector, a grant or a model cannot be used.
+    pub(crate) async fn new(
+        workspace: &Workspace,
+        section: &LearningSection,
+        guide: Arc<LiveGuide>,
+        events: &dyn EventSink,
+    ) -> Result<Self, AppError> {
+        let grants: Vec<Grant> = section
+            .grants
+            .iter()
+            .map(|text| text.parse().map_err(|expected: &str| wrong(format!("learning.grants: expected {expected}"))))
+            .collect::<Result<_, _>>()?;
+        let settings = workspace.settings().models.clone();
+        let models = ModelFactory::new(settings, &BudgetSpec::default(), CONCURRENCY, workspace.secrets().clone());
+        let granted: ModelGrants = models.grants(&grants, events)?;
+        let (host, store) = (workspace.host()?, workspace.store());
+        let plugins = Plugins { host: &host, store: &store, grants: &granted, events };
+        let mut reflectors = Vec::new();
+        for text in &section.reflectors {
+            let spec = plugin_spec(text).map_err(|error| wrong(format!("learning.reflectors: {error}")))?;
+            reflectors.push(plugins.reflector(&spec, Key::Reflectors).await?);
+        }
+        Self::with(workspace, section, guide, reflectors)
+    }
+
+    /// A learner with these reflectors.
+    ///
+    /// # Errors
+    /// A value of the configuration is outside of its range.
+    fn with(
+        workspace: &Workspace,
+        section: &LearningSection,
+        guide: Arc<LiveGuide>,
+        reflectors: Vec<Reflecting>,
+    ) -> Result<Self, AppError> {
+        Ok(Self {
+            folder: workspace.folder().to_owned(),
+            store: workspace.store(),
+            clock: workspace.clock(),
+            guide,
+            section: section.clone(),
+            settings: section.settings()?,
+            sources: section.sources().map_err(wrong)?,
+            reflectors,
+            known: None,
+        })
+    }
+
+    /// Learns until it is dropped. What is not done by then is done after the next start.
+    pub(crate) async fn run(mut self) {
+        let mut problem = None;
+        loop {
+            let goes_on = match self.pass().await {
+                Ok(goes_on) => {
+                    problem = None;
+                    goes_on
+                }
+                Err(error) => {
+                    // The store may have more than is known here, or less.
+                    self.known = None;
+                    let why = Some(error.to_string());
+                    if why != problem {
+                        tracing::error!("nothing is learned from live sessions now: {error}");
+                    }
+                    problem = why;
+                    false
+                }
+            };
+            if !goes_on {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+
+    /// Reads, asks, decides and writes once. Returns whether there is more to do at once.
+    async fn pass(&mut self) -> Result<bool, AppError> {
+        let Some(name) = self.guide.learned_playbook()? else { return Ok(false) };
+        if self.known.as_ref().is_none_or(|(known, _)| *known != name) {
+            self.known = Some((name.clone(), self.read(&name)?));
+        }
+        let Some((_, known)) = self.known.as_mut() else { return Ok(false) };
+        let now = self.clock.now_ms();
+        let (folder, playbook) = (self.folder.clone(), name.clone());
+        let reading = Reading {
+            now,
+            deadline_ms: self.section.deadline_ms(),
+            sources: self.sources.clone(),
+            reflects: !self.reflectors.is_empty() && known.state.progress.rests_until <= now,
+            newest: known.newest.clone(),
+            progress: known.state.progress.clone(),
+        };
+        let read = tokio::task::spawn_blocking(move || reading.round(&Reader::open(&folder)?, &playbook)).await;
+        let round = read.map_err(|error| AppError::Host(error.to_string()))??;
+        let proposed = propose(&self.reflectors, known, &round, now).await;
+        let state = &mut known.state;
+        if proposed.is_some() {
+            state.progress.ended = round.ended.or(state.progress.ended);
+            state.progress.remembered = round.remembered.or(state.progress.remembered);
+        }
+        let Round { newest, enters, .. } = round;
+        known.newest = Some(newest.clone());
+        for Proposed { by, teacher, proposals } in proposed.iter().flatten() {
+            for proposal in proposals {
+                if let Offer::Refused(why) = state.trials.offer(by, proposal, *teacher, &newest.playbook) {
+                    tracing::info!("a lesson of {by} from a live session is refused: {why}");
+                }
+            }
+        }
+        state.trials.follow((newest.number, &newest.playbook), newest.returns, &mut known.tally, now)?;
+        let is_full = enters.len() == ENTER;
+        let mut change = TrialsChange { playbook: name.clone(), ..TrialsChange::default() };
+        // While a learning run or a person changes the playbook, sessions wait.
+        let subject = LeaseSubject::Playbook(name.clone());
+        let lease = FileLeases::new(&self.folder).acquire(&subject, LeaseMode::Exclusive)?;
+        let mut decision = None;
+        for (draw, reward) in enters.into_iter().filter(|_| lease.is_some()) {
+            match serde_json::from_str::<SessionDraws>(&draw.document) {
+                Ok(draws) => known.tally.observe(&draws, reward)?,
+                Err(error) => tracing::warn!("the draws of {}/{} cannot be read: {error}", draw.run, draw.episode),
+            }
+            change.enters.push((draw.number, reward));
+            decision = state.trials.decide(&known.tally, &self.settings)?;
+            // What enters later belongs to what is served then.
+            if decision.is_some() {
+                break;
+            }
+        }
+        if let Some(decision) = &decision {
+            let previous = match decision {
+                Decision::RollBack { to, .. } => Some(version(&self.folder, &name, *to)?),
+                _ => None,
+            };
+            let served = (&newest.playbook, previous.as_ref());
+            let next = state.trials.carry_out(decision, served, &mut known.tally, now);
+            let why = said(decision, &name);
+            tracing::info!("{why}");
+            change.version = next.map(|playbook| PlaybookVersion {
+                name: name.clone(),
+                // The store assigns the number.
+                number: 0,
+                digest: playbook.digest(),
+                document: serde_json::json!(playbook),
+                why,
+                run: None,
+                created_at: now,
+            });
+        }
+        if self.section.live_trials && decision.is_none() && state.trials.begin(now) {
+            let trial = state.trials.trial().map(|trial| trial.entry.lesson.line()).unwrap_or_default();
+            tracing::info!("playbook {name}: a trial begins: {trial}");
+        }
+        let has_changed = state.trials != known.stored.trials;
+        change.state = has_changed.then(|| state.trials_document()).transpose()?;
+        let goes_on = state.progress != known.stored.progress;
+        change.progress = goes_on.then(|| state.progress_document()).transpose()?;
+        if has_changed || goes_on || !change.enters.is_empty() {
+            known.stored = state.clone();
+            self.store.change_trials(change).await?;
+        }
+        Ok(lease.is_some() && (is_full || decision.is_some()))
+    }
+
+    fn read(&self, playbook: &str) -> Result<Known, AppError> {
+        let reader = Reader::open(&self.folder)?;
+        let stored = TrialsState::read(&reader, playbook)?;
+        let mut state = stored.clone();
+        // What ended before the first start is no experience of these trials.
+        if state.progress.ended.is_none() {
+            state.progress.ended = Some(reader.newest_ended()?);
+        }
+        if state.progress.remembered.is_none() {
+            state.progress.remembered = Some(reader.newest_memory()?);
+        }
+        let tally = state.tally(&reader, playbook, &self.settings)?;
+        Ok(Known { state, stored, tally, newest: None })
+    }
+}
+
+fn wrong(why: String) -> AppError {
+    RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why }.into()
+}
+
+/// Asks reflectors about the sessions of a round. `None`: they have to be asked again, later.
+async fn propose(reflectors: &[Reflecting], known: &mut Known, round: &Round, now: u64) -> Option<Vec<Proposed>> {
+    let shown = reflecting::shown(&round.newest.playbook, &known.state.trials);
+    let mut all = Vec::new();
+    for session in &round.sessions {
+        match reflecting::reflect(reflectors, &shown, session).await {
+            Ok(proposed) => {
+                let lessons = reflecting::lessons(&proposed);
+                tracing::debug!("{lessons} lessons are proposed from {}", session.name);
+                all.extend(proposed);
+            }
+            Err(failure) => {
+                let progress = &mut known.state.progress;
+                let failures = progress.failures.saturating_add(1);
+                let rest_ms = reflecting::rest_ms(failures);
+                if failures == 1 {
+                    tracing::error!("a reflector failed for {}, and is asked again: {failure}", session.name);
+                }
+                (progress.failures, progress.rests_until) = (failures, now.saturating_add(rest_ms));
+                return None;
+            }
+        }
+    }
+    if !round.sessions.is_empty() {
+        (known.state.progress.failures, known.state.progress.rests_until) = (0, 0);
+    }
+    Some(all)
+}
+
+/// A version of a playbook; 0 is the empty one.
+fn version(folder: &std::path::Path, name: &str, number: u64) -> Result<Playbook, AppError> {
+    match number {
+        0 => Ok(Playbook::default()),
+        number => document(&crate::playbooks::pick(&Reader::open(folder)?, name, Some(number))?),
+    }
+}
+
+/// A decision for people: the reason of a version.
+fn said(decision: &Decision, name: &str) -> String {
+    let measured = |estimate: &clawhost_learn::live::LiveEstimate| {
+        let (low, high) = estimate.interval;
+        let sessions = estimate.shown.rewarded + estimate.hidden.rewarded;
+        format!("effect {:+.2}, 95 % from {low:+.2} to {high:+.2}, {sessions} sessions with feedback", estimate.effect)
+    };
+    match decision {
+        Decision::Admit(entry, estimate) => {
+            format!("a live trial found that {} helps: {}; {}", entry.id, entry.lesson.line(), measured(estimate))
+        }
+        Decision::Drop(reason) => format!("the live trial of playbook {name} has ended: {}", reason.shown()),
+        Decision::Retire(id, estimate) => format!("live sessions found that {id} harms; {}", measured(estimate)),
+        Decision::RollBack { from, to, estimate } => format!(
+            "rolled back to version {to}: live sessions found that version {from} is worse; version {to}: {}",
+            measured(estimate)
+        ),
+        Decision::Keep(version) => format!("version {version} of playbook {name} is not worse than the one before"),
+    }
+}
+
+/// What a pass reads.
+struct Reading {
+    now: u64,
+    deadline_ms: u64,
+    sources: Vec<RewardSource>,
+    reflects: bool,
+    /// What was served when it looked last.
+    newest: Option<Arc<Newest>>,
+    progress: Progress,
+}
+
+impl Reading {
+    fn round(&self, reader: &dyn StoreReader, name: &str) -> Result<Round, AppError> {
+        let newest = self.newest(reader, name)?;
+        let due = reader.waiting_draws(name, self.now.saturating_sub(self.deadline_ms), ENTER)?;
+        let enters = due.into_iter().map(|draw| {
+            let reward = self.reward(reader, &draw)?;
+            Ok((draw, reward))
+        });
+        let enters = enters.collect::<Result<_, AppError>>()?;
+        let mut round = Round { newest, enters, sessions: Vec::new(), ended: None, remembered: None };
+        if self.reflects {
+            self.ended(reader, self.progress.ended.unwrap_or_default(), &mut round)?;
+            self.remembered(reader, self.progress.remembered.unwrap_or_default(), &mut round)?;
+        }
+        Ok(round)
+    }
+
+    /// The reward of a session at its deadline. `None`: it was open then, or had no verdict that counts.
+    fn reward(&self, reader: &dyn StoreReader, draw: &WaitingDraw) -> Result<Option<f64>, AppError> {
+        let Some(episode) = reader.episode(&format!("{}/{}", draw.run, draw.episode))? else { return Ok(None) };
+        let deadline = draw.at.saturating_add(self.deadline_ms);
+        let is_kept_out = matches!(episode.origin.withheld(), Some(Withheld::NoTrain | Withheld::Ambiguous));
+        if is_kept_out || episode.created_at > deadline || !episode.ending.is_complete() {
+            return Ok(None);
+        }
+        let counts = |record: &&RewardRecord| self.sources.contains(&record.source);
+        let verdicts: Vec<RewardRecord> = verdicts_at(&episode.verdicts, deadline).filter(counts).cloned().collect();
+        Ok(effective_reward(&verdicts))
+    }
+
+    /// What is served. Versions are read only when there is a new one.
+    fn newest(&self, reader: &dyn StoreReader, name: &str) -> Result<Arc<Newest>, AppError> {
+        let newest = reader.newest_version(name)?;
+        let number = newest.as_ref().map_or(0, |newest| newest.number);
+        match (&self.newest, newest) {
+            (Some(known), _) if known.number == number => Ok(known.clone()),
+            (_, None) => Ok(Arc::new(Newest { number: 0, playbook: Playbook::default(), returns: false })),
+            (_, Some(newest)) => {
+                let mut earlier = reader.versions(name)?.into_iter().filter(|version| version.number < number);
+                let is_empty = newest.digest == Playbook::default().digest();
+                let returns = is_empty || earlier.any(|version| version.digest == newest.digest);
+                Ok(Arc::new(Newest { number, playbook: document(&newest)?, returns }))
+            }
+        }
+    }
+
+    /// Sessions that have ended, with feedback. The latest ones wait for rewards that judge them.
+    fn ended(&self, reader: &dyn StoreReader, behind: u64, round: &mut Round) -> Result<(), AppError> {
+        let until = self.now.saturating_sub(self.deadline_ms.min(JUDGED_MS));
+        for (number, name) in reader.ended_after(behind, ENDED)? {
+            if round.sessions.len() >= REFLECT {
+                return Ok(());
+            }
+            if let Some(name) = name
+                && let Some(episode) = reader.episode(&name)?
+            {
+                if episode.created_at > until {
+                    return Ok(());
+                }
+                round.sessions.extend(reflecting::session(reader, &name, &episode)?);
+            }
+            round.ended = Some(number);
+        }
+        Ok(())
+    }
+
+    /// Sessions about which a correction came after their end.
+    fn remembered(&self, reader: &dyn StoreReader, behind: u64, round: &mut Round) -> Result<(), AppError> {
+        for (number, row) in reader.memories_behind(behind, ENDED)? {
+            if round.sessions.len() >= REFLECT {
+                return Ok(());
+            }
+            if let Some(name) = crate::live::book::corrected_episode(&row)
+                && round.sessions.iter().all(|session| session.name != name)
+                && let Some(episode) = reader.episode(&name)?
+            {
+                round.sessions.extend(reflecting::session(reader, &name, &episode)?);
+            }
+            round.remembered = Some(number);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Lessons from live sessions: reflectors propose, trials on sessions decide, and what is served follows.
+//!
+//! [`section`] is the configuration, [`drawing`] what is drawn for a session, [`state`] what is known, [`reflecting`] asks reflectors, [`learner`]
+//! runs beside the gateway.
+
+mod drawing;
+mod learner;
+mod reflecting;
+mod section;
+mod state;
+
+pub(crate) use drawing::{Drawing, Plan};
+pub(crate) use learner::LiveLearner;
+pub use section::LearningSection;
+pub(crate) use state::trials_of;

@@ -1,0 +1,175 @@
+//! Asks reflectors what can be learned from a session.
+
+use crate::AppError;
+use clawhost_core::{
+    CORRECTION, Change, Context, Entry as ShownEntry, Episode, Evidence, Failure, FailureKind, Message, Origin,
+    Playbook as Shown, Proposal, RewardRecord, RewardSource, Role, StoreReader, Verdict, Withheld, derive_seed,
+    standing,
+};
+use clawhost_learn::Entry;
+use clawhost_learn::live::trials::LiveTrials;
+use clawhost_learn::playbook::Playbook;
+use clawhost_learning::Reflecting;
+use std::sync::Arc;
+
+use super::drawing::user_number;
+
+/// Longest pause after failed calls in milliseconds: an hour.
+const LONGEST_REST_MS: u64 = 60 * 60 * 1000;
+/// The pause after the first failed call; it doubles with each further one.
+const REST_MS: u64 = 1_000;
+
+/// A session from which something can be learned.
+#[derive(Debug, Clone)]
+pub(super) struct TaughtSession {
+    /// The episode with its corrections.
+    pub(super) episode: Arc<Episode>,
+    /// As `RUN/EPISODE`.
+    pub(super) name: String,
+    /// The number of its user.
+    pub(super) teacher: u64,
+}
+
+/// Proposals of a reflector from one session.
+#[derive(Debug, Clone)]
+pub(super) struct Proposed {
+    pub(super) by: String,
+    pub(super) teacher: u64,
+    pub(super) proposals: Vec<Proposal>,
+}
+
+/// The correction of a verdict, if it has one.
+fn correction(record: &RewardRecord) -> Option<&str> {
+    let is_of = |name: &str, value: &str| record.options.iter().any(|(known, is)| known == name && is == value);
+    match &record.verdict {
+        _ if record.source != RewardSource::User => None,
+        Verdict::NotApplicable(text) if is_of("kind", CORRECTION) => Some(text),
+        Verdict::Scored(card) => card.extra.iter().find(|(name, _)| name == CORRECTION).map(|(_, text)| text.as_str()),
+        _ => None,
+    }
+}
+
+/// The comment of a verdict that is not good.
+fn comment(record: &RewardRecord) -> Option<&str> {
+    match &record.verdict {
+        Verdict::Scored(card) if record.source == RewardSource::User && card.value < 0.0 => {
+            Some(card.rationale.as_str()).filter(|text| !text.is_empty())
+        }
+        _ => None,
+    }
+}
+
+/// A session as reflectors get it: with a message behind its end for each correction and comment. `None`: there is nothing to learn from it.
+fn with_feedback(episode: &Episode) -> Option<Episode> {
+    let is_kept_out = matches!(
+        episode.origin.withheld(),
+        Some(Withheld::NoTrain | Withheld::Ambiguous | Withheld::Repetition | Withheld::SideTurn)
+    );
+    if is_kept_out || episode.origin.session().is_none() {
+        return None;
+    }
+    let line = |what: &str, text: &str| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Message::text(Role::User, Origin::Environment, format!("{what}: {text}"))
+    };
+    let corrections = standing(&episode.verdicts).filter_map(correction).map(|text| line(CORRECTION, text));
+    let comments = standing(&episode.verdicts).filter_map(comment).map(|text| line("comment", text));
+    let messages: Vec<Message> = corrections.chain(comments).collect();
+    let is_bad = episode.reward.is_some_and(|reward| reward < 0.0);
+    if messages.is_empty() && !is_bad {
+        return None;
+    }
+    let mut taught = episode.clone();
+    taught.closing.extend(messages);
+    Some(taught)
+}
+
+/// The session of an episode, as `RUN/EPISODE`, if something can be learned from it.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) fn session(
+    reader: &dyn StoreReader,
+    name: &str,
+    episode: &Episode,
+) -> Result<Option<TaughtSession>, AppError> {
+    let Some(taught) = with_feedback(episode) else { return Ok(None) };
+    let Some((run, _)) = name.split_once('/') else { return Ok(None) };
+    let Some(run) = reader.run(&clawhost_core::RunId(run.to_owned()))? else { return Ok(None) };
+    let user = taught.origin.session().and_then(|session| session.user.clone());
+    let teacher = user_number(run.live_owner(), user.as_deref());
+    Ok(Some(TaughtSession { episode: Arc::new(taught), name: name.to_owned(), teacher }))
+}
+
+fn shown_entry(entry: &Entry) -> ShownEntry {
+    ShownEntry {
+        id: entry.id.0.clone(),
+        text: entry.lesson.line(),
+        tags: entry.tags.clone(),
+        needs: entry.needs.iter().map(|need| need.0.clone()).collect(),
+        extra: vec![("status".to_owned(), entry.status.name().to_owned())],
+    }
+}
+
+/// The playbook as reflectors get it.
+pub(super) fn shown(served: &Playbook, trials: &LiveTrials) -> Shown {
+    Shown {
+        version: served.digest().to_string(),
+        entries: served.entries.iter().map(shown_entry).collect(),
+        sections: served.sections.clone().into_iter().collect(),
+        attempt: 0,
+        tried: trials.ended().iter().rev().take(MOST_TRIED).rev().map(|one| shown_entry(&one.entry)).collect(),
+    }
+}
+
+/// Lessons that were tried in vain, as the contract allows.
+const MOST_TRIED: usize = 32;
+
+/// Asks every reflector about a session.
+///
+/// # Errors
+/// A model did not answer, or the host failed: the session is worth another call. What the reflector itself does wrong is logged, and
+/// gives no proposals.
+pub(super) async fn reflect(
+    reflectors: &[Reflecting],
+    playbook: &Shown,
+    session: &TaughtSession,
+) -> Result<Vec<Proposed>, Failure> {
+    let mut all = Vec::new();
+    for reflecting in reflectors {
+        let seed = derive_seed(0, &format!("live/{}", session.name), 0);
+        let context = Context { seed, options: reflecting.options.clone() };
+        let by = &reflecting.reflector.identity().name;
+        let answer = reflecting.reflector.reflect(&context, playbook, std::slice::from_ref(&session.episode)).await;
+        let proposals = match answer {
+            Ok(proposals) => proposals,
+            Err(failure) if matches!(failure.kind, FailureKind::Llm | FailureKind::Host | FailureKind::Cancelled) => {
+                return Err(failure);
+            }
+            Err(failure) => {
+                tracing::warn!("{by} proposes nothing from {}: {failure}", session.name);
+                continue;
+            }
+        };
+        let proposals = proposals.into_iter().map(|proposal| about(proposal, session)).collect();
+        all.push(Proposed { by: by.clone(), teacher: session.teacher, proposals });
+    }
+    Ok(all)
+}
+
+/// A proposal whose evidence names the episode as the host does.
+fn about(proposal: Proposal, session: &TaughtSession) -> Proposal {
+    let turns = proposal.evidence.into_iter().next().map(|evidence| evidence.turns).unwrap_or_default();
+    Proposal { evidence: vec![Evidence { episode: session.name.clone(), turns }], ..proposal }
+}
+
+/// Milliseconds of rest after so many failed calls in a row.
+pub(super) fn rest_ms(failures: u32) -> u64 {
+    REST_MS.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(LONGEST_REST_MS)
+}
+
+/// The number of lessons that are proposed, for the log.
+pub(super) fn lessons(proposed: &[Proposed]) -> usize {
+    let adds = |proposal: &&Proposal| matches!(proposal.change, Change::Add(_));
+    proposed.iter().map(|one| one.proposals.iter().filter(adds).count()).sum()
+}
