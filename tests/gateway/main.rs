@@ -221,6 +221,7 @@ impl Bench {
             admin: Some(Digest::of(ADMIN.as_bytes())),
             guide: self.guide.clone(),
             memory: None,
+            learned: None,
             guidance: Box::new(|| Ok(Guidance { prompt: "Be kind.".into(), version: 3, ..Guidance::default() })),
             judge: self.judge.clone(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),

@@ -49,6 +49,7 @@ mod judged_turns;
 mod learn;
 mod live;
 mod live_scoring;
+mod live_trials;
 mod local_weights;
 mod memory;
 mod mixtures;

@@ -113,8 +113,8 @@ pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, learning_iterations, rehearse};
 pub use live::{
-    LiveMode, MemoryError, MemoryScope, NoLiveMode, ScoringSection, SkillsSection, export_memory, forget_memory,
-    import_memory, list_memory, memory_scopes, remember,
+    LearningSection, LiveMode, MemoryError, MemoryScope, NoLiveMode, ScoringSection, SkillsSection, export_memory,
+    forget_memory, import_memory, list_memory, memory_scopes, remember,
 };
 pub use mixing::MixtureError;
 pub use models::{

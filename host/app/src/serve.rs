@@ -8,7 +8,7 @@ use crate::gateway_file::{GatewayFile, TlsSection};
 use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
-use crate::live::{LiveGuide, LiveLearner, LiveMemory, LiveMode, LiveScoring, SkillsSection};
+use crate::live::{LiveGuide, LiveLearner, LiveMemory, LiveMode, LivePlaybook, LiveScoring, SkillsSection};
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
 use crate::routers::{RouterPluginSource, Settling};
@@ -207,6 +207,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
+    let tries = mode == LiveMode::Auto && file.learning.live_trials;
     let parts = GatewayParts {
         store: store(workspace, &folder),
         clock: workspace.clock(),
@@ -218,6 +219,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         guidance: guidance(&folder, section.playbook),
         guide: Some(guide.clone()),
         memory: Some(Arc::new(LiveMemory::new(workspace, guide.clone()))),
+        learned: Some(Arc::new(LivePlaybook::new(workspace, guide.clone(), learner.insight(), tries))),
         judge: judge(workspace, &request.rewards, events).await?,
         new_run: workspace.live_runs(),
     };

@@ -4,6 +4,7 @@ use crate::capture::SpoolLimits;
 use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
 use crate::keys::ClientKeys;
+use crate::learned::LearnedBook;
 use crate::models::ServedModel;
 use crate::observe::TraceSettings;
 use crate::pool::EpisodeJudge;
@@ -156,6 +157,8 @@ pub struct GatewayParts {
     pub guide: Option<Arc<dyn Guide>>,
     /// What is remembered of users. `None`: nothing is.
     pub memory: Option<Arc<dyn MemoryBook>>,
+    /// Shows what is learned from live sessions.
+    pub learned: Option<Arc<dyn LearnedBook>>,
     /// Judges answers for trainers. `None`: there is no reward.
     pub judge: Option<EpisodeJudge>,
     /// Gives the id of a new live run, at a Unix time in milliseconds.

@@ -21,6 +21,7 @@ mod guiding;
 mod http;
 mod ingest;
 mod keys;
+mod learned;
 mod memory;
 mod models;
 mod observe;
@@ -40,6 +41,7 @@ pub use guiding::{GuidanceChoice, Guide, Guiding, MemoryBook, MemoryItem, Memory
 pub use http::{Gateway, GatewayCounts, Running};
 pub use ingest::{Guidance, GuidanceEntry, GuidanceSource};
 pub use keys::{ADMIN_KEY_PREFIX, ClientKey, ClientKeys, KEY_PREFIX, PLACEHOLDER_KEY, dollars, usd_micros};
+pub use learned::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
 pub use models::{Candidate, ModelSource, ServedModel, check_models};
 pub use observe::{
     ACCESS_LOG, AliasStats, Durations, ExchangeEvent, GatewayEvent, GatewayStats, ModelEvent, ModelStats, RequestStats,

@@ -171,8 +171,16 @@ impl LiveGuide {
     /// # Errors
     /// The data folder cannot be read.
     pub(crate) fn learned_playbook(&self) -> Result<Option<String>, AppError> {
+        if self.serving().mode == LiveMode::Auto { self.served_playbook() } else { Ok(None) }
+    }
+
+    /// The playbook that sessions get, or whose first version is learned. `None`: none, or there are several and none is named.
+    ///
+    /// # Errors
+    /// The data folder cannot be read.
+    pub(crate) fn served_playbook(&self) -> Result<Option<String>, AppError> {
         let serving = self.serving();
-        if serving.mode != LiveMode::Auto {
+        if serving.mode == LiveMode::Observe {
             return Ok(None);
         }
         let section = &serving.made_from.section;

@@ -16,7 +16,7 @@ pub use book::{
 };
 pub(crate) use guide::LiveGuide;
 pub use learning::LearningSection;
-pub(crate) use learning::LiveLearner;
+pub(crate) use learning::{LiveLearner, LivePlaybook};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};

@@ -1,7 +1,7 @@
 //! Import and export of playbooks: JSON documents, and skills in the format of other agents.
 
 use super::served::{check_name, contents, document, ledger, pick};
-use super::versions::add;
+use super::versions::{PlaybookWriter, add};
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{StoreReader, escaped};
 use clawhost_files::Refused;
@@ -215,7 +215,8 @@ pub async fn import(workspace: &Workspace, name: &str, from: &Transferred) -> Re
     let before = workspace.reader()?.newest_version(name)?;
     let before =
         before.map(|version| Ok::<_, AppError>((version.number, document(&version)?.entries.len()))).transpose()?;
-    let added = add(workspace, name, playbook, *lineage, format!("imported, {}", contents(entries, sections))).await?;
+    let why = format!("imported, {}", contents(entries, sections));
+    let added = add(&PlaybookWriter::new(workspace), name, playbook, *lineage, why).await?;
     let replaced = before.filter(|_| added.is_new);
     Ok(Imported { name: name.to_owned(), version: added.version, added: added.is_new, entries, sections, replaced })
 }

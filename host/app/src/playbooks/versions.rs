@@ -1,11 +1,16 @@
 //! Versions of a playbook: comparison and rollback. Versions are added and never removed.
 
 use super::served::{document, ledger, pick};
-use crate::{AppError, Workspace};
-use clawhost_core::{LearningStore as _, PlaybookLedger, PlaybookVersion, StoreReader};
+use crate::{AppError, RequestError, Workspace};
+use clawhost_core::{
+    Clock, LearningStore as _, LeaseMode, LeaseSubject, Leases as _, PlaybookLedger, PlaybookVersion, StoreReader,
+};
 use clawhost_learn::LearnError;
 use clawhost_learn::playbook::{Difference, Lineage, Playbook};
+use clawhost_store::{FileLeases, Store};
 use serde::{Serialize, Serializer};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What changed between two versions of a playbook.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,18 +63,47 @@ pub(super) struct Added {
     pub(super) is_new: bool,
 }
 
+/// Writes versions of playbooks in a data folder.
+pub(crate) struct PlaybookWriter {
+    folder: PathBuf,
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl PlaybookWriter {
+    /// For the data folder of a workspace.
+    pub(crate) fn new(workspace: &Workspace) -> Self {
+        Self { folder: workspace.folder().to_owned(), store: workspace.store(), clock: workspace.clock() }
+    }
+
+    fn reader(&self) -> Result<Box<dyn StoreReader>, AppError> {
+        Workspace::read(&self.folder)
+    }
+
+    /// As [`rollback`].
+    pub(crate) async fn rollback(&self, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
+        let subject = LeaseSubject::Playbook(name.to_owned());
+        let held = FileLeases::new(&self.folder).acquire(&subject, LeaseMode::Exclusive)?;
+        let _held = held.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?;
+        let (number, playbook) = target(&*self.reader()?, name, to)?;
+        let why = format!("rolled back to version {number}");
+        let added = add(self, name, &playbook, None, why).await?;
+        Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: number })
+    }
+}
+
 /// Adds a version, and what other runs have used of it. The caller holds the playbook's lease.
 pub(super) async fn add(
-    workspace: &Workspace,
+    writer: &PlaybookWriter,
     name: &str,
     playbook: &Playbook,
     lineage: Option<Lineage>,
     why: String,
 ) -> Result<Added, AppError> {
     // A new reader each time: none is held while the store writes.
-    let newest = || -> Result<Option<PlaybookVersion>, AppError> { Ok(workspace.reader()?.newest_version(name)?) };
+    let newest = || -> Result<Option<PlaybookVersion>, AppError> { Ok(writer.reader()?.newest_version(name)?) };
     let digest = playbook.digest();
-    let ledger = lineage.map(|lineage| ledger_with(workspace.reader()?.as_ref(), name, lineage)).transpose()?;
+    let ledger = lineage.map(|lineage| ledger_with(writer.reader()?.as_ref(), name, lineage)).transpose()?;
     let served = newest()?.filter(|newest| newest.digest == digest);
     if let (Some(served), None) = (&served, &ledger) {
         return Ok(Added { version: served.number, is_new: false });
@@ -82,10 +116,10 @@ pub(super) async fn add(
         document: serde_json::json!(playbook),
         why,
         run: None,
-        created_at: workspace.clock().now_ms(),
+        created_at: writer.clock.now_ms(),
     };
     // Does not add content that is served already.
-    workspace.store().add_version(version, ledger).await?;
+    writer.store.add_version(version, ledger).await?;
     Ok(Added { version: newest()?.map_or(0, |newest| newest.number), is_new: served.is_none() })
 }
 
@@ -117,11 +151,7 @@ pub struct RolledBack {
 /// There is no such version, it cannot be read, another process learns or edits the playbook, or the store cannot be
 /// written.
 pub async fn rollback(workspace: &Workspace, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
-    let _held = workspace.hold_playbook(name)?;
-    let (number, playbook) = target(&*workspace.reader()?, name, to)?;
-    let why = format!("rolled back to version {number}");
-    let added = add(workspace, name, &playbook, None, why).await?;
-    Ok(RolledBack { name: name.to_owned(), version: added.version, added: added.is_new, says_what: number })
+    PlaybookWriter::new(workspace).rollback(name, to).await
 }
 
 /// The version to roll back to, and its content.

@@ -61,6 +61,7 @@ pub(crate) fn main(arguments: &[String]) {
             admin: None,
             guide: None,
             memory: None,
+            learned: None,
             guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
             judge: None,
             new_run: Box::new(|now| RunId(format!("run-{now}"))),

@@ -1,10 +1,11 @@
 //! The page of the gateway, for its admin: sessions as they are, what they got and what was said of them. It is rendered here, has no script
 //! and nothing from elsewhere, and every text of a client or a model is escaped by the templates.
 //!
-//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown, [`template`] renders it.
+//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown of sessions, [`playbook`] of what is learned, [`template`] renders it.
 
 mod login;
 mod pages;
+mod playbook;
 mod template;
 
 pub(crate) use login::Logins;
@@ -37,6 +38,8 @@ pub(crate) fn routes() -> Router<Arc<Inner>> {
         .route("/dashboard/style.css", get(style))
         .route("/dashboard/login", get(form).post(log_in))
         .route("/dashboard/logout", post(log_out))
+        .route("/dashboard/playbook", get(playbook::show))
+        .route("/dashboard/playbook/versions/{number}", get(playbook::ask).post(playbook::serve))
         .route("/dashboard/sessions/{run}/{episode}", get(session))
         .route("/dashboard/sessions/{run}/{episode}/feedback", post(judge))
 }

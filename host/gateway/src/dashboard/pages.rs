@@ -99,7 +99,7 @@ fn address(run: &str, episode: &str) -> String {
 }
 
 /// A Unix time in milliseconds for people.
-fn time(at_ms: u64) -> String {
+pub(super) fn time(at_ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(at_ms)).to_string()
 }
 

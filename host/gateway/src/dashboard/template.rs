@@ -1,7 +1,9 @@
 //! Renders the page. The templates escape every value; nothing of a client reaches a page otherwise.
 
 use super::login::Visitor;
-use super::pages::{Overview, SessionShown};
+use super::pages::{Overview, SessionShown, time};
+use super::playbook::PlaybookShown;
+use crate::learned::LearnedView;
 use minijinja::{Environment, context};
 use serde::Serialize;
 use std::sync::LazyLock;
@@ -15,7 +17,10 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
         ("message.html", include_str!("templates/message.html")),
         ("overview.html", include_str!("templates/overview.html")),
         ("session.html", include_str!("templates/session.html")),
+        ("playbook.html", include_str!("templates/playbook.html")),
+        ("rollback.html", include_str!("templates/rollback.html")),
     ];
+    templates.add_filter("time", |at_ms: u64| time(at_ms));
     for (name, text) in all {
         // A test renders each.
         let _ = templates.add_template(name, text);
@@ -49,4 +54,14 @@ pub(super) fn overview(shown: &Overview, visitor: &Visitor) -> String {
 /// A session.
 pub(super) fn session(shown: &SessionShown, visitor: &Visitor) -> String {
     render("session.html", context! { shown, proof => visitor.proof })
+}
+
+/// The playbook.
+pub(super) fn playbook(shown: &PlaybookShown, visitor: &Visitor) -> String {
+    render("playbook.html", context! { shown, proof => visitor.proof })
+}
+
+/// The question whether an older version shall be served again.
+pub(super) fn rollback(learned: &LearnedView, number: u64, visitor: &Visitor) -> String {
+    render("rollback.html", context! { learned, number, proof => visitor.proof })
 }

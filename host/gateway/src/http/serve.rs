@@ -8,6 +8,7 @@ use crate::capture::{Importer, Recorder, Spool};
 use crate::dashboard::Logins;
 use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
+use crate::learned::LearnedBook;
 use crate::models::{Models, ServedModel};
 use crate::observe::{Export, Exporting, Observer, Settings};
 use crate::pool::EpisodeJudge;
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) guidance: GuidanceSource,
     pub(crate) guide: Option<Arc<dyn Guide>>,
     pub(crate) memory: Option<Arc<dyn MemoryBook>>,
+    pub(crate) learned: Option<Arc<dyn LearnedBook>>,
     pub(crate) judge: Option<EpisodeJudge>,
     /// Who has shown the admin's key in a browser.
     pub(crate) logins: Logins,
@@ -181,6 +183,7 @@ impl Gateway {
             guidance,
             guide,
             memory,
+            learned,
             judge,
             new_run,
         } = parts;
@@ -237,6 +240,7 @@ impl Gateway {
             guidance,
             guide,
             memory,
+            learned,
             judge,
             logins: Logins::default(),
             pool: watch::Sender::new(()),

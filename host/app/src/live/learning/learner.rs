@@ -4,6 +4,7 @@
 //! again. Sessions enter in the order in which they began, with the rewards of their deadlines, and each may decide something; so what is decided
 //! does not depend on when a pass runs.
 
+use super::page::Insight;
 use super::reflecting::{self, Proposed, TaughtSession};
 use super::section::LearningSection;
 use super::state::{Progress, TrialsState};
@@ -80,6 +81,7 @@ pub(crate) struct LiveLearner {
     sources: Vec<RewardSource>,
     reflectors: Vec<Reflecting>,
     known: Option<(String, Known)>,
+    insight: Insight,
 }
 
 impl LiveLearner {
@@ -131,7 +133,13 @@ impl LiveLearner {
             sources: section.sources().map_err(wrong)?,
             reflectors,
             known: None,
+            insight: Insight::default(),
         })
+    }
+
+    /// What it knows, for others.
+    pub(crate) fn insight(&self) -> Insight {
+        self.insight.clone()
     }
 
     /// Learns until it is dropped. What is not done by then is done after the next start.
@@ -140,7 +148,9 @@ impl LiveLearner {
         loop {
             let goes_on = match self.pass().await {
                 Ok(goes_on) => {
-                    problem = None;
+                    if problem.take().is_some() {
+                        self.insight.set_problem(None);
+                    }
                     goes_on
                 }
                 Err(error) => {
@@ -150,6 +160,7 @@ impl LiveLearner {
                     if why != problem {
                         tracing::error!("nothing is learned from live sessions now: {error}");
                     }
+                    self.insight.set_problem(why.clone());
                     problem = why;
                     false
                 }
@@ -164,7 +175,9 @@ impl LiveLearner {
     async fn pass(&mut self) -> Result<bool, AppError> {
         let Some(name) = self.guide.learned_playbook()? else { return Ok(false) };
         if self.known.as_ref().is_none_or(|(known, _)| *known != name) {
-            self.known = Some((name.clone(), self.read(&name)?));
+            let known = self.read(&name)?;
+            self.insight.update(&known.state.trials, &known.tally, &self.settings);
+            self.known = Some((name.clone(), known));
         }
         let Some((_, known)) = self.known.as_mut() else { return Ok(false) };
         let now = self.clock.now_ms();
@@ -242,8 +255,12 @@ impl LiveLearner {
         let goes_on = state.progress != known.stored.progress;
         change.progress = goes_on.then(|| state.progress_document()).transpose()?;
         if has_changed || goes_on || !change.enters.is_empty() {
+            let rests = state.progress.failures;
+            let problem = (rests > 0).then(|| format!("reflectors fail, {rests} times in a row; the log says why"));
             known.stored = state.clone();
             self.store.change_trials(change).await?;
+            self.insight.update(&known.state.trials, &known.tally, &self.settings);
+            self.insight.set_problem(problem);
         }
         Ok(lease.is_some() && (is_full || decision.is_some()))
     }

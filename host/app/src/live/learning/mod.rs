@@ -1,15 +1,17 @@
 //! Lessons from live sessions: reflectors propose, trials on sessions decide, and what is served follows.
 //!
 //! [`section`] is the configuration, [`drawing`] what is drawn for a session, [`state`] what is known, [`reflecting`] asks reflectors, [`learner`]
-//! runs beside the gateway.
+//! runs beside the gateway, and [`page`] shows what it knows.
 
 mod drawing;
 mod learner;
+mod page;
 mod reflecting;
 mod section;
 mod state;
 
 pub(crate) use drawing::{Drawing, Plan};
 pub(crate) use learner::LiveLearner;
+pub(crate) use page::LivePlaybook;
 pub use section::LearningSection;
 pub(crate) use state::trials_of;

@@ -17,7 +17,7 @@ const VERSION_ALPHA: f64 = 0.05;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// The lesson on trial helps: it is served from now on.
-    Admit(Entry, LiveEstimate),
+    Admit(Box<Entry>, LiveEstimate),
     /// The lesson on trial is dropped.
     Drop(EndReason),
     /// A served lesson harms: it is taken out.
@@ -93,7 +93,9 @@ impl LiveTrials {
         }
         let Some(trial) = &self.trial else { return Ok(None) };
         match (tally.finding(&trial.entry.id, settings.alpha), tally.estimate(&trial.entry.id)) {
-            (EffectFinding::Helps, Some(estimate)) => Ok(Some(Decision::Admit(trial.entry.clone(), estimate))),
+            (EffectFinding::Helps, Some(estimate)) => {
+                Ok(Some(Decision::Admit(Box::new(trial.entry.clone()), estimate)))
+            }
             (EffectFinding::Harms, _) => Ok(Some(Decision::Drop(EndReason::Harms))),
             (_, estimate) => {
                 let planned = self.needs(tally, settings)?.map_or(u64::MAX, |needs| needs.planned);
@@ -132,7 +134,7 @@ impl LiveTrials {
         match decision {
             Decision::Admit(entry, estimate) => {
                 self.trial = None;
-                let entry = Entry { status: Status::Deployed, ..entry.clone() };
+                let entry = Entry { status: Status::Deployed, ..(**entry).clone() };
                 let mut playbook = served.clone();
                 playbook.entries.push(entry.clone());
                 self.admitted.push(Admitted { entry, estimate: Some(estimate.clone()), at: now });

@@ -1,0 +1,172 @@
+//! What is learned, as the page of the gateway shows it.
+
+use crate::live::guide::LiveGuide;
+use crate::playbooks::{PlaybookWriter, document, show};
+use crate::{AppError, Workspace};
+use async_trait::async_trait;
+use clawhost_core::{StoreReader, counted};
+use clawhost_gateway::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
+use clawhost_learn::EntryId;
+use clawhost_learn::harness::EntryRow;
+use clawhost_learn::live::LiveEstimate;
+use clawhost_learn::live::trials::{Ended, LiveTrials, Tally, TrialNeeds, TrialSettings};
+use clawhost_learn::playbook::Playbook;
+use clawhost_store::Reader;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Versions that are shown with their differences.
+const VERSIONS: usize = 30;
+/// Lessons in a list.
+const LISTED: usize = 100;
+
+/// What a learner knows, for others. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Insight(Arc<Mutex<Known>>);
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    trials: LiveTrials,
+    lifts: BTreeMap<EntryId, Lift>,
+    needs: Option<TrialNeeds>,
+    previous: Option<Lift>,
+    rewards: Vec<VersionReward>,
+    problem: Option<String>,
+}
+
+fn lift(estimate: &LiveEstimate) -> Lift {
+    let (low, high) = estimate.interval;
+    Lift { effect: estimate.effect, low, high, sessions: estimate.shown.rewarded + estimate.hidden.rewarded }
+}
+
+impl Insight {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what is known now.
+    pub(super) fn update(&self, trials: &LiveTrials, tally: &Tally, settings: &TrialSettings) {
+        let tried = trials.trial().map(|trial| &trial.entry.id);
+        let known = tried.into_iter().chain(trials.admitted().iter().map(|one| &one.entry.id));
+        let lifts = known.filter_map(|id| Some((id.clone(), lift(&tally.estimate(id)?)))).collect();
+        let reward = |(version, rewards): (&u64, &clawhost_learn::live::trials::VersionRewards)| {
+            let (mean, margin) = rewards.mean().unzip();
+            VersionReward { version: *version, sessions: rewards.sessions, rewarded: rewards.rewarded, mean, margin }
+        };
+        let known = Known {
+            trials: trials.clone(),
+            lifts,
+            needs: trials.needs(tally, settings).ok().flatten(),
+            previous: tally.previous().as_ref().map(lift),
+            rewards: tally.by_version().iter().map(reward).collect(),
+            problem: self.lock().problem.take(),
+        };
+        *self.lock() = known;
+    }
+
+    /// What keeps it from learning. `None`: nothing.
+    pub(super) fn set_problem(&self, problem: Option<String>) {
+        self.lock().problem = problem;
+    }
+}
+
+/// The playbook of a gateway, for its page.
+pub(crate) struct LivePlaybook {
+    folder: PathBuf,
+    guide: Arc<LiveGuide>,
+    insight: Insight,
+    tries: bool,
+    writer: PlaybookWriter,
+}
+
+impl LivePlaybook {
+    /// Of a gateway whose learner gives this insight. `tries`: whether lessons are tried on live sessions.
+    pub(crate) fn new(workspace: &Workspace, guide: Arc<LiveGuide>, insight: Insight, tries: bool) -> Self {
+        let writer = PlaybookWriter::new(workspace);
+        Self { folder: workspace.folder().to_owned(), guide, insight, tries, writer }
+    }
+}
+
+/// An effect that a learning run measured.
+fn measured(row: &EntryRow) -> Option<Lift> {
+    let (low, high) = row.interval?;
+    Some(Lift { effect: row.lift?, low, high, sessions: 0 })
+}
+
+fn dropped(one: &Ended) -> LessonView {
+    LessonView { text: one.entry.lesson.line(), note: one.shown() }
+}
+
+fn versions(reader: &dyn StoreReader, name: &str) -> Result<Vec<VersionView>, AppError> {
+    let all = reader.versions(name)?;
+    let mut shown = Vec::new();
+    for (place, version) in all.iter().enumerate().take(VERSIONS) {
+        let before = all.get(place + 1).map(document).transpose()?.unwrap_or_default();
+        let differences = before.diff(&document(version)?).iter().map(ToString::to_string).collect();
+        let (number, at, why) = (version.number, version.created_at, version.why.clone());
+        shown.push(VersionView { number, at, why, differences });
+    }
+    Ok(shown)
+}
+
+fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Result<LearnedView, AppError> {
+    let shown = show(reader, &name)?;
+    let rows: BTreeMap<&EntryId, &EntryRow> = shown.entries.iter().map(|row| (&row.id, row)).collect();
+    let Known { trials, lifts, needs, previous, rewards, problem } = known;
+    let held_out: Vec<&EntryId> = trials.held_out().collect();
+    let served: Playbook = shown.deployed.unwrap_or_default();
+    let entry = |entry: &clawhost_learn::Entry| EntryView {
+        id: entry.id.0.clone(),
+        text: entry.lesson.line(),
+        tokens: entry.lesson.tokens(),
+        sources: entry.sources.iter().take(3).map(|source| source.episode.clone()).collect(),
+        by: entry.created_by.clone(),
+        lift: lifts.get(&entry.id).copied().or_else(|| measured(rows.get(&entry.id)?)),
+        held_out: tries && held_out.contains(&&entry.id),
+    };
+    let trial = trials.trial().filter(|_| tries).map(|trial| TrialView {
+        text: trial.entry.lesson.line(),
+        teachers: trial.teachers,
+        planned: needs.map_or(0, |needs| needs.planned),
+        rewarded: needs.map_or(0, |needs| needs.rewarded),
+        remaining: needs.and_then(|needs| needs.remaining),
+        lift: lifts.get(&trial.entry.id).copied(),
+    });
+    let candidate = |one: &clawhost_learn::live::trials::LiveCandidate| LessonView {
+        text: one.entry.lesson.line(),
+        note: counted(one.teachers.len() as u64, "user"),
+    };
+    Ok(LearnedView {
+        version: shown.version.unwrap_or(0),
+        tries,
+        entries: served.entries.iter().map(entry).collect(),
+        trial,
+        candidates: trials.candidates().iter().take(LISTED).map(candidate).collect(),
+        dropped: trials.ended().iter().rev().take(LISTED).map(dropped).collect(),
+        previous: trials.watch().filter(|_| tries).map(|watch| (watch.previous, previous)),
+        versions: versions(reader, &name)?,
+        rewards,
+        waiting: reader.count_waiting_draws(&name)?,
+        problem,
+        playbook: Some(name),
+    })
+}
+
+#[async_trait]
+impl LearnedBook for LivePlaybook {
+    async fn learned(&self) -> Result<LearnedView, String> {
+        let name = self.guide.served_playbook().map_err(|error| error.to_string())?;
+        let Some(name) = name else { return Ok(LearnedView::default()) };
+        let (folder, known, tries) = (self.folder.clone(), self.insight.lock().clone(), self.tries);
+        let read = tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, tries)).await;
+        read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
+    async fn serve_version(&self, number: u64) -> Result<u64, String> {
+        let name = self.guide.served_playbook().map_err(|error| error.to_string())?;
+        let name = name.ok_or_else(|| "no playbook is served".to_owned())?;
+        let served = self.writer.rollback(&name, Some(number)).await.map_err(|error| error.to_string())?;
+        Ok(served.version)
+    }
+}

@@ -1,0 +1,154 @@
+//! The port of what is learned from live sessions, as the page shows it.
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+/// A measured effect, on a scale of rewards of 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "LiftShown")]
+pub struct Lift {
+    /// What it adds to the reward.
+    pub effect: f64,
+    /// 95 % interval.
+    pub low: f64,
+    /// Likewise.
+    pub high: f64,
+    /// Sessions with feedback behind it; 0 where only a learning run knows.
+    pub sessions: u64,
+}
+
+/// An effect with its text for people.
+#[derive(Serialize)]
+struct LiftShown {
+    effect: f64,
+    low: f64,
+    high: f64,
+    sessions: u64,
+    text: String,
+}
+
+impl From<Lift> for LiftShown {
+    fn from(lift: Lift) -> Self {
+        let Lift { effect, low, high, sessions } = lift;
+        let interval = format!("{effect:+.2} ({low:+.2} to {high:+.2})");
+        let text = if sessions == 0 { interval } else { format!("{interval}, {sessions} sessions") };
+        Self { effect, low, high, sessions, text }
+    }
+}
+
+/// An entry of the served playbook.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EntryView {
+    /// Its id.
+    pub id: String,
+    /// The lesson on one line.
+    pub text: String,
+    /// Estimated tokens.
+    pub tokens: u64,
+    /// Episodes that it was drawn from, the first few.
+    pub sources: Vec<String>,
+    /// Who proposed it.
+    pub by: String,
+    /// What is known of its effect. `None`: nothing.
+    pub lift: Option<Lift>,
+    /// Whether it is held out in some sessions.
+    pub held_out: bool,
+}
+
+/// A lesson on trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialView {
+    /// The lesson on one line.
+    pub text: String,
+    /// Users whose sessions led to it.
+    pub teachers: usize,
+    /// Sessions with feedback that it was planned for.
+    pub planned: u64,
+    /// Those so far.
+    pub rewarded: u64,
+    /// Sessions that are still needed at the present share of feedback. `None`: none has given feedback yet.
+    pub remaining: Option<u64>,
+    /// What is known of its effect.
+    pub lift: Option<Lift>,
+}
+
+/// A lesson that waits, or that was dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LessonView {
+    /// The lesson on one line.
+    pub text: String,
+    /// How many users led to it, or why it was dropped.
+    pub note: String,
+}
+
+/// A version of the playbook.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VersionView {
+    /// Its number.
+    pub number: u64,
+    /// Unix time in milliseconds.
+    pub at: u64,
+    /// Its reason.
+    pub why: String,
+    /// What it changed.
+    pub differences: Vec<String>,
+}
+
+/// The rewards of the sessions that got a version.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VersionReward {
+    /// The version; 0 is the empty playbook.
+    pub version: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// Those with feedback in time.
+    pub rewarded: u64,
+    /// Mean reward on a scale of 0 to 1. `None`: of fewer than two sessions.
+    pub mean: Option<f64>,
+    /// How far a 95 % interval goes to either side.
+    pub margin: Option<f64>,
+}
+
+/// What is learned from live sessions.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LearnedView {
+    /// The playbook. `None`: none is served.
+    pub playbook: Option<String>,
+    /// The newest version; 0 is the empty playbook.
+    pub version: u64,
+    /// Whether lessons are tried on live sessions.
+    pub tries: bool,
+    /// Its entries.
+    pub entries: Vec<EntryView>,
+    /// The lesson on trial.
+    pub trial: Option<TrialView>,
+    /// Lessons that wait for a trial.
+    pub candidates: Vec<LessonView>,
+    /// Lessons that are neither tried nor served any more, the latest first.
+    pub dropped: Vec<LessonView>,
+    /// The version before the newest one, while both are compared, with what it would add.
+    pub previous: Option<(u64, Option<Lift>)>,
+    /// The newest versions, the newest first.
+    pub versions: Vec<VersionView>,
+    /// Rewards by version.
+    pub rewards: Vec<VersionReward>,
+    /// Sessions whose deadline has not passed.
+    pub waiting: u64,
+    /// What keeps reflectors from learning, if something does.
+    pub problem: Option<String>,
+}
+
+/// Shows what is learned, and serves older versions again.
+#[async_trait]
+pub trait LearnedBook: Send + Sync {
+    /// What is learned now.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    async fn learned(&self) -> Result<LearnedView, String>;
+    /// Serves the content of an older version in a new one; 0 is the empty playbook. Returns the number of the version that is served.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    async fn serve_version(&self, number: u64) -> Result<u64, String>;
+}
