@@ -130,6 +130,7 @@ async fn a_gateway_is_not_opened_to_other_machines_without_a_key() {
             admin: None,
             guide: None,
             memory: None,
+            learned: None,
             guidance: Box::new(|| Ok(clawhost_gateway::Guidance::default())),
             judge: None,
             new_run: Box::new(|_| clawhost_core::RunId("run-1".into())),

@@ -3,8 +3,11 @@
 use crate::client::{Answer, post, request, user};
 use crate::stub::{Received, Stub, says};
 use crate::{ADMIN, Bench};
+use clawhost_gateway::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
 use clawhost_providers::Dialect;
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a client says to break out of the page.
 const ATTACK: &str = "</pre><script>alert(1)</script><img src=x onerror=\"alert('x')\">";
@@ -119,4 +122,87 @@ async fn a_thumb_and_a_correction_of_the_page_are_verdicts_and_other_forms_are_r
     assert_eq!(status(&format!("proof={proof}&turn=0&correction=use+metres")).await, 303);
     let [episode] = bench.episodes().await.try_into().unwrap();
     assert_eq!((episode.reward, episode.verdicts.len()), (Some(-1.0), 2));
+}
+
+/// A playbook with one entry that says what clients say.
+struct Known(AtomicU64);
+
+#[async_trait::async_trait]
+impl LearnedBook for Known {
+    async fn learned(&self) -> Result<LearnedView, String> {
+        let lift = Some(Lift { effect: 0.25, low: 0.1, high: 0.4, sessions: 80 });
+        let entry = EntryView {
+            id: "e-1".into(),
+            text: ATTACK.into(),
+            tokens: 7,
+            sources: vec![ATTACK.into()],
+            by: "r".into(),
+            lift,
+            held_out: true,
+        };
+        let trial =
+            TrialView { text: ATTACK.into(), teachers: 3, planned: 550, rewarded: 55, remaining: Some(990), lift };
+        let lesson = LessonView { text: ATTACK.into(), note: "it harms, effect -0.30".into() };
+        let version = |number| VersionView { number, at: 0, why: ATTACK.into(), differences: vec![ATTACK.into()] };
+        Ok(LearnedView {
+            playbook: Some("shop".into()),
+            version: 2 + self.0.load(Ordering::Relaxed),
+            tries: true,
+            entries: vec![entry],
+            trials: vec![trial],
+            candidates: vec![lesson.clone()],
+            dropped: vec![lesson],
+            previous: Some((1, lift)),
+            versions: vec![version(2), version(1)],
+            rewards: vec![VersionReward { version: 2, sessions: 9, rewarded: 8, mean: Some(0.5), margin: Some(0.1) }],
+            waiting: 4,
+            problem: Some(ATTACK.into()),
+        })
+    }
+
+    async fn serve_version(&self, number: u64) -> Result<u64, String> {
+        if number > 1 {
+            return Err("another program changes the playbook".into());
+        }
+        Ok(3 + self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_after_a_question() {
+    let stub = Stub::start(|_, request: &Received| says(request, "ok", &[]));
+    let bench = Bench::learning(&stub.base_url(), Arc::new(Known(AtomicU64::new(0)))).await;
+    let path = "/dashboard/playbook";
+    assert_eq!(get(&bench, path, &[]).await.status, 401);
+    let cookie = log_in(&bench).await;
+    let cookies = [("cookie", cookie.as_str())];
+    let page = get(&bench, path, &cookies).await.body;
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    for text in [
+        "Playbook shop, version 2",
+        "55 of 550",
+        "about 990",
+        "+0.25 (+0.10 to +0.40), 80 sessions",
+        "held out in one of ten sessions",
+        "it harms, effect -0.30",
+        "version 2: 0.50",
+        "4 sessions wait",
+    ] {
+        assert!(page.contains(text), "no `{text}` in {page}");
+    }
+    let ask = format!("{path}/versions/1");
+    let question = get(&bench, &ask, &cookies).await.body;
+    assert!(question.contains("Serve version 1 again?"), "{question}");
+    assert_eq!(get(&bench, &format!("{path}/versions/2"), &cookies).await.status, 404, "it is served");
+    assert_eq!(get(&bench, &format!("{path}/versions/9"), &cookies).await.status, 404, "there is none");
+    assert_eq!(send_form(&bench, &ask, &cookie, "proof=wrong").await.status, 403);
+    assert_eq!(send_form(&bench, &ask, "", "proof=wrong").await.status, 401);
+    assert!(get(&bench, path, &cookies).await.body.contains("version 2<"), "a look changes nothing");
+    let proof = behind(question.rsplit_once("<form").unwrap().1, "name=\"proof\" value=\"");
+    let sent = send_form(&bench, &ask, &cookie, &format!("proof={proof}")).await;
+    assert_eq!((sent.status, sent.header("location")), (303, path));
+    assert!(get(&bench, path, &cookies).await.body.contains("Playbook shop, version 3"));
+    let busy = send_form(&bench, &format!("{path}/versions/2"), &cookie, &format!("proof={proof}")).await;
+    assert_eq!(busy.status, 409, "{busy:?}");
+    assert!(busy.body.contains("another program changes the playbook"));
 }

@@ -4,8 +4,8 @@ use crate::client::{Answer, assistant, post, user};
 use crate::stub::{Received, Reply, Stub, events, says, stream};
 use crate::{Bench, served, turns};
 use async_trait::async_trait;
-use clawhost_core::KnownSecrets;
-use clawhost_gateway::{ClientKey, ClientKeys, Guide, Guided, GuidedBy, Guiding, ServedModel};
+use clawhost_core::{Drawn, KnownSecrets, SessionDraw, TrialsReader as _};
+use clawhost_gateway::{ClientKey, ClientKeys, GuidanceChoice, Guide, Guided, GuidedBy, Guiding, ServedModel};
 use clawhost_providers::Dialect;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,7 +32,15 @@ impl Guide for Numbered {
         let user = guiding.session.user.as_deref().unwrap_or("nobody");
         let by = GuidedBy { playbook: "shop".into(), version: 4 };
         let guided = Guided::new(Some(by), vec![format!("e-{number}")], format!("guidance {number} for {user}"));
-        GuidanceChoice { guided: Some(guided), drawn: None }
+        let document = format!("{} {}", guiding.episode, guiding.may_draw);
+        let drawn = Some(SessionDraw { playbook: "shop".into(), document });
+        if user != "held-out" {
+            return GuidanceChoice { guided: Some(guided), drawn };
+        }
+        // Everything is held out of this user's sessions.
+        let entries = vec![Drawn { entry: "e-0".into(), shown: false, propensity: Some(0.1) }];
+        let nothing = Guided::new(guided.by, vec![], String::new()).with_drawn(entries);
+        GuidanceChoice { guided: Some(nothing), drawn }
     }
 
     fn cache_ms(&self) -> u64 {
@@ -234,4 +242,44 @@ async fn streams_are_guided_and_say_so() {
     let answer = post(&bench.address, CHAT, &[("x-clawhost-guidance", "show")], &body).await;
     assert_eq!((answer.text().as_str(), answer.header("x-clawhost-guidance")), ("ok", "shop/4 e-0"));
     assert_eq!(seen(&stub), "guidance 0 for nobody");
+}
+
+/// What was drawn for the sessions of a gateway.
+fn drawn(bench: &Bench) -> Vec<String> {
+    let reader = clawhost_store::Reader::open(bench.folder.path()).unwrap();
+    let all = reader.waiting_draws("shop", u64::MAX >> 1, 10).unwrap();
+    all.into_iter().map(|one| one.document.split_once(' ').unwrap().1.to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draws_are_kept_once_for_a_session_and_for_no_branch_and_none_that_is_kept_out() {
+    let stub = model();
+    let mut bench = Bench::guided(vec![served(Dialect::OpenAi, &stub.base_url())], guide()).await;
+    let mut messages = vec![user("one")];
+    ask(&bench, &[], &messages).await;
+    messages.extend([assistant("ok"), user("two")]);
+    ask(&bench, &[], &messages).await;
+    // Another way from the first answer is a branch.
+    messages.truncate(2);
+    messages.push(user("three"));
+    ask(&bench, &[], &messages).await;
+    ask(&bench, &[("x-no-train", "1")], &[user("four")]).await;
+    let episodes = bench.episodes().await;
+    assert_eq!(episodes.len(), 3);
+    assert_eq!(drawn(&bench), ["true"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_everything_is_held_out_nothing_is_added_and_the_draw_is_recorded() {
+    let stub = model();
+    let mut bench = Bench::guided(vec![served(Dialect::OpenAi, &stub.base_url())], guide()).await;
+    let headers = [("x-clawhost-user", "held-out"), ("x-clawhost-guidance", "show")];
+    let answer = ask(&bench, &headers, &[user("hi")]).await;
+    assert_eq!(answer.header("x-clawhost-guidance"), "shop/4");
+    assert_eq!(stub.requests()[0].body["messages"], json!([user("hi")]));
+    let [episode] = bench.episodes().await.try_into().unwrap();
+    let playbook = episode.policy.playbook.clone().unwrap();
+    let held_out = Drawn { entry: "e-0".into(), shown: false, propensity: Some(0.1) };
+    assert_eq!((playbook.text.as_str(), playbook.shown.len(), playbook.drawn), ("", 0, vec![held_out]));
+    assert_eq!(drawn(&bench).len(), 1);
 }

@@ -40,8 +40,8 @@ mod traces;
 
 use clawhost_core::{Clock, Digest, Episode, EpisodeFilter, EpisodeProgress, KnownSecrets, RunId, Secret, StoreReader};
 use clawhost_gateway::{
-    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, Guidance, Guide, ModelSource, Running, ServedModel,
-    settle,
+    CaptureStore, ClientKeys, Gateway, GatewayConfig, GatewayParts, Guidance, Guide, LearnedBook, ModelSource, Running,
+    ServedModel, settle,
 };
 use clawhost_providers::{Dialect, Endpoint, EndpointConfig, Upstream, UpstreamConfig};
 use clawhost_store::{Reader, Store, StoreOptions};
@@ -91,11 +91,12 @@ pub(crate) const ADMIN: &str = "ch-admin-test";
 
 /// A gateway with its folder.
 pub(crate) struct Bench {
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
     /// The rewards of its next start.
     pub(crate) judge: Option<clawhost_gateway::EpisodeJudge>,
     /// What guides sessions from its next start on.
     pub(crate) guide: Option<Arc<dyn Guide>>,
+    learned: Option<Arc<dyn LearnedBook>>,
     /// The keys of its next start.
     pub(crate) keys: ClientKeys,
     pub(crate) clock: Arc<TestClock>,
@@ -170,13 +171,29 @@ impl Bench {
 
     fn idle(folder: tempfile::TempDir) -> Self {
         let keys = ClientKeys::default();
-        Self { folder, judge: None, guide: None, keys, clock: TestClock::new(), running: None, address: String::new() }
+        Self {
+            folder,
+            judge: None,
+            guide: None,
+            learned: None,
+            keys,
+            clock: TestClock::new(),
+            running: None,
+            address: String::new(),
+        }
     }
 
     /// A gateway that guides sessions.
     pub(crate) async fn guided(models: Vec<ServedModel>, guide: Arc<dyn Guide>) -> Self {
         let mut bench = Self { guide: Some(guide), ..Self::idle(tempfile::tempdir().unwrap()) };
         bench.start(models, KnownSecrets::default(), |_| {}).await;
+        bench
+    }
+
+    /// A gateway that shows what is learned.
+    pub(crate) async fn learning(base_url: &str, learned: Arc<dyn LearnedBook>) -> Self {
+        let mut bench = Self { learned: Some(learned), ..Self::idle(tempfile::tempdir().unwrap()) };
+        bench.start(vec![served(Dialect::OpenAi, base_url)], KnownSecrets::default(), |_| {}).await;
         bench
     }
 
@@ -221,7 +238,7 @@ impl Bench {
             admin: Some(Digest::of(ADMIN.as_bytes())),
             guide: self.guide.clone(),
             memory: None,
-            learned: None,
+            learned: self.learned.clone(),
             guidance: Box::new(|| Ok(Guidance { prompt: "Be kind.".into(), version: 3, ..Guidance::default() })),
             judge: self.judge.clone(),
             new_run: Box::new(|now| RunId(format!("run-{now}"))),

@@ -282,3 +282,23 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
     );
     assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
 }
+
+#[test]
+fn a_live_demo_of_one_round_has_all_figures_and_proves_nothing() {
+    let Some(bench) = Bench::new("the_live_demo") else { return };
+    let guests = bench.guests.display().to_string();
+    let ran = bench.command(&["demo", "live", "--plugins", &guests, "--rounds", "1", "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("watch it learn: http://127.0.0.1:"), "{said}");
+    assert!(said.contains("the proof failed: ") && said.contains("--rounds 1 is few"), "{said}");
+    let shown: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let live = &shown["live"];
+    for arm in ["heldout_before", "heldout_after", "shuffled_after", "skills_off_after", "silent_after"] {
+        let of = |name: &str| live[arm][name].as_f64().unwrap_or_else(|| panic!("{arm} {name}: {live}"));
+        assert!(of("low") <= of("mean") && of("mean") <= of("high"), "{live}");
+        assert!(of("high") < 0.5, "nothing is learned in a round: {live}");
+    }
+    assert_eq!(live["requests_refused"], 0);
+    assert!(live["requests"].as_u64().unwrap() > 4_000, "{live}");
+}

@@ -22,3 +22,4 @@ mod records;
 mod retention;
 mod routing;
 mod run_labels;
+mod trials;

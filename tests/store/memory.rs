@@ -47,6 +47,25 @@ async fn memory_belongs_to_its_scope_and_what_replaced_it_gives_it_back() {
     assert_eq!(shown(), [("m-1".to_owned(), Some("m-4".to_owned())), ("m-4".to_owned(), None)]);
 }
 
+#[tokio::test]
+async fn what_was_written_behind_a_number_is_found_over_all_scopes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.newest_memory().unwrap(), 0);
+    for (scope, id) in [("user:/a", "m-1"), ("user:/b", "m-2"), ("user:/a", "m-3")] {
+        store.remember(memory(scope, id), None).await.unwrap();
+    }
+    let newest = reader.newest_memory().unwrap();
+    let behind = |number: u64| {
+        let rows = reader.memories_behind(number, 2).unwrap();
+        rows.into_iter().map(|(_, row)| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(behind(0), ["m-1", "m-2"]);
+    assert_eq!(behind(newest - 1), ["m-3"]);
+    assert_eq!(behind(newest), Vec::<String>::new());
+}
+
 fn exchange(index: u64, position: u32, id: &str, owner: &str, is_main: bool) -> ExchangeRow {
     let episode = EpisodeId(format!("ep-{index:04}"));
     ExchangeRow {

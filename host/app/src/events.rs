@@ -1,6 +1,6 @@
 //! Typed events of an operation in progress, which each front end can show in its own way.
 
-use clawhost_core::{Digest, Episode, Failure, PluginIdentity, RunId, Usage};
+use clawhost_core::{Digest, Episode, Failure, PluginIdentity, RunId, Secret, Usage};
 use clawhost_learning::{EvolutionReport, IterationReport, WarmStart, WarmStartReport};
 use clawhost_play::{EpisodeSummary, Unread};
 use std::path::PathBuf;
@@ -227,6 +227,13 @@ pub enum Event {
     Cost(Usage),
     /// A step of a demonstration begins. Later events belong to it.
     Demo(crate::demo::DemoStep),
+    /// A demonstration can be watched in a browser while it runs.
+    DemoPage {
+        /// The address of the page.
+        page: String,
+        /// The key that it asks for. It ends with the demonstration.
+        key: Secret,
+    },
 }
 
 /// Receives events. Called from any thread; must not block.

@@ -37,7 +37,7 @@ pub const GATEWAY_LISTEN: &str = "127.0.0.1:8700";
 const CONCURRENCY: usize = 256;
 
 /// What to serve.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ServeRequest {
     /// Address and port. `None`: [`GATEWAY_LISTEN`].
     pub listen: Option<String>,

@@ -120,8 +120,8 @@ pub struct LearnedView {
     pub tries: bool,
     /// Its entries.
     pub entries: Vec<EntryView>,
-    /// The lesson on trial.
-    pub trial: Option<TrialView>,
+    /// Lessons on trial.
+    pub trials: Vec<TrialView>,
     /// Lessons that wait for a trial.
     pub candidates: Vec<LessonView>,
     /// Lessons that are neither tried nor served any more, the latest first.

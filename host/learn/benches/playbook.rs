@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 
-use clawhost_learn::guidance::{GUIDANCE_TOKENS, GuidanceSources};
+use clawhost_learn::guidance::{GUIDANCE_TOKENS, GuidanceSources, ServedPlaybook};
 use clawhost_learn::memory::{Memory, MemoryKind, MemorySource, Scope, ScopeLevel, ScopeMemory};
 use clawhost_learn::playbook::safety::escape;
 use clawhost_learn::playbook::{Index, Playbook, render};
@@ -122,12 +122,16 @@ fn main() {
     let memory: Vec<ScopeMemory> =
         scope.into_iter().map(|scope| ScopeMemory { scope, memories: memories.clone() }).collect();
     let skills = entries(40, |n| prose(20_000 + n));
-    let sources = GuidanceSources::new(Some((thousand.clone(), &BTreeMap::new())), skills, GUIDANCE_TOKENS);
+    let sources = GuidanceSources::new(
+        Some(ServedPlaybook { playbook: thousand.clone(), worth: &BTreeMap::new(), trials: vec![] }),
+        skills,
+        GUIDANCE_TOKENS,
+    );
     let question = "Question 7: what is the capital of Norway, and since when?";
     measure("guidance of a session: 1,000 entries, 40 skills, 20 memories", || {
-        sources.guide(&memory, question).text.len()
+        sources.guide(&memory, (0, question), |_| None).text.len()
     });
-    measure("  for a text of 200 words with 20 facts", || sources.guide(&memory, &text).text.len());
+    measure("  for a text of 200 words with 20 facts", || sources.guide(&memory, (0, &text), |_| None).text.len());
 
     let hundred: Vec<&Entry> = mixed.iter().take(100).collect();
     let sections = BTreeMap::from([("house rules".to_owned(), "Be polite and brief.\n".repeat(20))]);

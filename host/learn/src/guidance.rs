@@ -45,14 +45,14 @@ pub struct SessionGuidance {
     pub drawn: Vec<(EntryId, bool)>,
 }
 
-/// A playbook as it is served, with the entry on trial.
+/// A playbook as it is served, with entries on trial.
 pub struct ServedPlaybook<'a> {
     /// The playbook.
     pub playbook: Playbook,
     /// Measured effects of its entries.
     pub worth: &'a BTreeMap<EntryId, f64>,
-    /// The entry on trial.
-    pub trial: Option<Entry>,
+    /// Entries on trial.
+    pub trials: Vec<Entry>,
 }
 
 impl GuidanceSources {
@@ -61,7 +61,7 @@ impl GuidanceSources {
         let mut seen: BTreeSet<EntryId> =
             served.iter().flat_map(|served| &served.playbook.entries).map(|entry| entry.id.clone()).collect();
         let skills: Vec<Entry> = skills.into_iter().filter(|skill| seen.insert(skill.id.clone())).collect();
-        let view = |ServedPlaybook { playbook, worth, trial }| PlaybookView::live(playbook, trial, worth, budget);
+        let view = |ServedPlaybook { playbook, worth, trials }| PlaybookView::live(playbook, trials, worth, budget);
         let playbook = served.map(view);
         let index = Index::new(&skills);
         Self { playbook, skills, index, budget }
@@ -72,10 +72,16 @@ impl GuidanceSources {
         self.skills.len()
     }
 
-    /// The guidance for a session. `text`: what its user asked. `draw`: whether an entry of the playbook is shown, if that is drawn for the session.
-    pub fn guide(&self, memory: &[ScopeMemory], text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> SessionGuidance {
+    /// The guidance for a session. `text`: what its user asked. `session` says which of the entries on trial may be drawn. `draw`: whether an entry
+    /// of the playbook is shown, if that is drawn for the session.
+    pub fn guide(
+        &self,
+        memory: &[ScopeMemory],
+        (session, text): (u64, &str),
+        draw: impl Fn(&Entry) -> Option<bool>,
+    ) -> SessionGuidance {
         let (memory, mut shown) = remembered(memory, text, self.budget / MEMORY_SHARE);
-        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(text, draw));
+        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(session, text, draw));
         let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
         let has_lessons = !lessons.is_empty();
@@ -148,14 +154,14 @@ mod tests {
 
     fn sources(playbook: &[&str], skills: Vec<Entry>, budget: u64) -> GuidanceSources {
         let playbook = Playbook { entries: entries(playbook), ..Playbook::default() };
-        let served = ServedPlaybook { playbook, worth: &BTreeMap::new(), trial: None };
+        let served = ServedPlaybook { playbook, worth: &BTreeMap::new(), trials: vec![] };
         GuidanceSources::new(Some(served), skills, budget)
     }
 
     #[test]
     fn memory_then_lessons_then_skills_are_shown() {
         let sources = sources(&["when tier is gold: refund"], entries(&["when asked to refund: look first"]), 500);
-        let guided = sources.guide(&memory("Use metric units."), "tier: gold\nplease refund", undrawn);
+        let guided = sources.guide(&memory("Use metric units."), (0, "tier: gold\nplease refund"), undrawn);
         assert_eq!(
             guided.text,
             format!(
@@ -163,20 +169,20 @@ mod tests {
             )
         );
         assert_eq!(guided.shown.len(), 3);
-        assert_eq!(sources.guide(&[], "hello", undrawn), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], (0, "hello"), undrawn), SessionGuidance::default());
     }
 
     #[test]
     fn of_few_skills_only_those_that_apply_are_shown() {
         let sources = sources(&[], entries(&["when asked how far away something is: use metres"]), 500);
-        assert_eq!(sources.guide(&[], "how do I cook rice?", undrawn), SessionGuidance::default());
-        assert_eq!(sources.guide(&[], "how far away is Bern?", undrawn).shown.len(), 1);
+        assert_eq!(sources.guide(&[], (0, "how do I cook rice?"), undrawn), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], (0, "how far away is Bern?"), undrawn).shown.len(), 1);
     }
 
     #[test]
     fn a_skill_that_the_playbook_has_is_shown_once() {
         let sources = sources(&["always: be kind"], entries(&["always: be kind"]), 500);
-        assert_eq!(sources.guide(&[], "x", undrawn).shown.len(), 1);
+        assert_eq!(sources.guide(&[], (0, "x"), undrawn).shown.len(), 1);
     }
 
     #[test]
@@ -187,8 +193,8 @@ mod tests {
         let skills = entries(&skills.iter().map(String::as_str).collect::<Vec<_>>());
         let wanted = skills.last().unwrap().id.0.clone();
         let sources = sources(&[], skills, 500);
-        assert_eq!(sources.guide(&[], "my tests fail since the last change", undrawn).shown, [wanted]);
-        assert_eq!(sources.guide(&[], "sing of the sea", undrawn), SessionGuidance::default());
+        assert_eq!(sources.guide(&[], (0, "my tests fail since the last change"), undrawn).shown, [wanted]);
+        assert_eq!(sources.guide(&[], (0, "sing of the sea"), undrawn), SessionGuidance::default());
     }
 
     #[test]
@@ -196,11 +202,12 @@ mod tests {
         let of = |lessons: &[&str]| Playbook { entries: entries(lessons), ..Playbook::default() };
         let trial = entries(&["Answer in German."]).remove(0);
         let playbook = of(&["Be kind.", "Be brief."]);
-        let served = ServedPlaybook { playbook: playbook.clone(), worth: &BTreeMap::new(), trial: Some(trial.clone()) };
+        let served =
+            ServedPlaybook { playbook: playbook.clone(), worth: &BTreeMap::new(), trials: vec![trial.clone()] };
         let sources = GuidanceSources::new(Some(served), entries(&["when asked for kindness: be kind to all"]), 500);
         let guided = |shows: bool| {
             let is_drawn = |entry: &Entry| entry.id == trial.id || entry.id == playbook.entries[0].id;
-            sources.guide(&[], "hello", |entry: &Entry| is_drawn(entry).then_some(shows))
+            sources.guide(&[], (0, "hello"), |entry: &Entry| is_drawn(entry).then_some(shows))
         };
         let (all, none) = (guided(true), guided(false));
         assert!(all.text.contains("Be kind.") && all.text.contains("Answer in German."), "{}", all.text);
@@ -209,11 +216,19 @@ mod tests {
         assert_eq!(all.drawn.len(), 2);
         assert!(none.drawn.iter().all(|(_, shown)| !shown));
         let long = entries(&[&"be kind to all ".repeat(12)]).remove(0);
-        let served = ServedPlaybook { playbook: of(&[]), worth: &BTreeMap::new(), trial: Some(long) };
+        let served = ServedPlaybook { playbook: of(&[]), worth: &BTreeMap::new(), trials: vec![long] };
         let few = GuidanceSources::new(Some(served), entries(&["when asked for kindness: be kind to all of them"]), 60);
-        let skills = |shows| few.guide(&[], "be kind to all", |_| shows).shown.len();
+        let skills = |shows| few.guide(&[], (0, "be kind to all"), |_| shows).shown.len();
         assert_eq!((skills(Some(false)), skills(None)), (0, 0), "no skill takes the room");
-        let undrawn = sources.guide(&[], "hello", undrawn);
+        let both = entries(&["Answer in German.", "Answer in verse."]);
+        let served = ServedPlaybook { playbook: of(&[]), worth: &BTreeMap::new(), trials: both };
+        let two = GuidanceSources::new(Some(served), vec![], 500);
+        let drawn = (0..100).map(|session| two.guide(&[], (session, "hello"), |_| Some(true)).drawn);
+        let drawn: Vec<_> = drawn.collect();
+        assert!(drawn.iter().all(|drawn| drawn.len() == 1), "one lesson on trial in a session");
+        let firsts = drawn.iter().filter(|one| one[0] == drawn[0][0]).count();
+        assert!((30..70).contains(&firsts), "{firsts}");
+        let undrawn = sources.guide(&[], (0, "hello"), undrawn);
         assert!(!undrawn.text.contains("German"), "without a draw nothing is tried");
         assert_eq!(undrawn.drawn, []);
     }
@@ -231,7 +246,7 @@ mod tests {
                 .map(|memory| ScopeMemory { scope: "user:/".parse().unwrap(), memories: vec![memory] }).collect();
             let lessons: Vec<&str> = lessons.iter().map(String::as_str).collect();
             let skills: Vec<&str> = skills.iter().map(String::as_str).collect();
-            let guided = sources(&lessons, entries(&skills), budget).guide(&memory, "x", undrawn);
+            let guided = sources(&lessons, entries(&skills), budget).guide(&memory, (0, "x"), undrawn);
             let most = budget + budget / MEMORY_SHARE + estimated_tokens(INTRODUCTION) + 2;
             prop_assert!(estimated_tokens(&guided.text) <= most, "{}", guided.text);
         }

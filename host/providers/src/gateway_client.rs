@@ -113,9 +113,25 @@ impl GatewayClient {
         body: Option<&serde_json::Value>,
         most: usize,
     ) -> Result<(u16, Vec<u8>), UpstreamError> {
+        self.send_with(&[], (method, path, body), most).await
+    }
+
+    /// The same with headers.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub async fn send_with(
+        &self,
+        headers: &[(&str, &str)],
+        (method, path, body): (&str, &str, Option<&serde_json::Value>),
+        most: usize,
+    ) -> Result<(u16, Vec<u8>), UpstreamError> {
         let host = self.address.to_string();
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap_or_default();
         let mut request = self.client.request(method, format!("{}://{host}{path}", self.scheme));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if let Some(body) = body {
             request = request.json(body);
         }

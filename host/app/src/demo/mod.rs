@@ -4,6 +4,7 @@
 //! hundred episodes.
 //! [`demonstrate_weights`] trains a tiny model on demonstrations, then with rewards alone, and compares it with controls.
 //! [`demonstrate_router`] lets a router learn in simulated worlds, beside the policies that learn nothing.
+//! [`demonstrate_live`] lets a crowd of users teach a gateway through its API, beside gateways that should learn nothing.
 //! [`demonstrate_full`] lets a playbook, a router and weights learn in one run, and measures every set of them.
 
 mod full;
@@ -14,6 +15,8 @@ mod halted;
 mod harness;
 mod harness_arms;
 mod harness_curve;
+mod live;
+mod live_crowd;
 mod plant;
 mod plugins;
 mod progress;
@@ -30,6 +33,7 @@ pub use halted::DemoOutcome;
 pub use harness::{HarnessDemo, HarnessDoubt, HarnessProof, demonstrate_harness, harness_doubts, is_retired};
 pub use harness_arms::{EPISODES, TEST_PAIRS};
 pub use harness_curve::{BUDGETS, BudgetArm, BudgetPoint};
+pub use live::{LIVE_ROUNDS, LIVE_SESSIONS, LiveDemo, LiveDoubt, LiveProof, Satisfaction, demonstrate_live};
 pub use plant::{Plant, SCOUTED};
 pub use plugins::{PLUGINS_VARIABLE, plugin_folder};
 pub use progress::{Activity, DemoOutline, DemoProgress, DemoStatus};
@@ -37,7 +41,7 @@ pub use router::{
     BEST_POLICY, DecisionTime, ENOUGH_WORLDS, NOTICING, RECOVERED, REGRET_DECISIONS, ROUTER_POLICY, RouterDemo,
     RouterDoubt, RouterProof, SLOPE, WORLDS, demonstrate_router, mean_earned,
 };
-pub use step::{DemoStep, FullStep, HarnessArm, Measurement, RouterTrial, Teacher};
+pub use step::{DemoStep, FullStep, HarnessArm, LiveArm, Measurement, RouterTrial, Teacher};
 pub use weights::{Control, GameProof, WeightsDemo, WeightsDoubt, WeightsProof, demonstrate_weights, weights_doubts};
 
 use crate::{AppError, HostSettings};

@@ -53,6 +53,11 @@ impl DemoOutline {
         Self { shares: vec![2.0, 2.0, 5.0] }
     }
 
+    /// The one step of the demonstration of live learning.
+    pub fn live() -> Self {
+        Self { shares: vec![1.0] }
+    }
+
     /// The steps of the demonstration of all layers: practice, learning, another house's playbook, and each way of routing.
     pub fn full(_: &FullDemo) -> Self {
         let routing = Routing::ALL.map(|_| 1.0);

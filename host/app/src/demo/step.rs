@@ -82,6 +82,19 @@ pub enum FullStep {
     Routing(Routing),
 }
 
+/// An arm of the demonstration of live learning: a gateway with a crowd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveArm {
+    /// It learns from the crowd, which is to be proved.
+    Learned,
+    /// Thumbs and corrections are those of other sessions.
+    Shuffled,
+    /// It records alone.
+    SkillsOff,
+    /// Its reflector proposes nothing.
+    Silent,
+}
+
 /// A step of a demonstration that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DemoStep {
@@ -108,6 +121,8 @@ pub enum DemoStep {
     },
     /// A policy whose prompt has every rule plays the test tasks.
     Ceiling,
+    /// Crowds talk to four gateways, of which one should learn.
+    Crowds,
     /// A tiny model learns.
     Learning {
         /// The game.

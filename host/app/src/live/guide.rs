@@ -262,21 +262,21 @@ fn made(
     });
     let drawing = drawing.transpose()?;
     let skills = skills(section)?;
-    let served = |version: Option<&PlaybookVersion>, trial: Option<Entry>| -> Result<Served, AppError> {
+    let served = |version: Option<&PlaybookVersion>, trials: Vec<Entry>| -> Result<Served, AppError> {
         let by = version.map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
         let worth = version.map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
         let playbook = version.map(document).transpose()?;
         // A lesson on trial needs no version before it.
-        let playbook = playbook.or_else(|| trial.is_some().then(Default::default));
-        let playbook = playbook.map(|playbook| ServedPlaybook { playbook, worth: &worth, trial });
+        let playbook = playbook.or_else(|| (!trials.is_empty()).then(Default::default));
+        let playbook = playbook.map(|playbook| ServedPlaybook { playbook, worth: &worth, trials });
         Ok(Served { sources: Arc::new(GuidanceSources::new(playbook, skills.clone(), section.tokens())), by })
     };
     let plan = drawing.as_ref().map(|drawing| &drawing.plan);
-    let newest = served(version.as_ref(), plan.and_then(|plan| plan.trial.clone()))?;
+    let newest = served(version.as_ref(), plan.map(|plan| plan.trials.clone()).unwrap_or_default())?;
     let watch = plan.and_then(|plan| plan.watch.as_ref()).zip(version.as_ref());
     let previous = watch.filter(|(watch, version)| watch.version == version.number).map(|(watch, version)| {
         let before = (watch.previous > 0).then(|| pick(reader, &version.name, Some(watch.previous))).transpose()?;
-        served(before.as_ref(), None)
+        served(before.as_ref(), Vec::new())
     });
     let previous = previous.transpose()?;
     Ok(Serving { mode, cache_ms: section.cache_ms(), newest, previous, drawing, made_from })
@@ -303,7 +303,8 @@ impl Serving {
         let previous = self.previous.as_ref().filter(|_| version.is_some_and(|draw| draw.previous));
         let served = previous.unwrap_or(&self.newest);
         let shows = |entry: &Entry| drawing.as_ref().and_then(|drawing| drawing.shows(entry));
-        let guided = served.sources.guide(memory, &query(guiding.request), shows);
+        let session = drawing.as_ref().map_or(0, |drawing| drawing.number());
+        let guided = served.sources.guide(memory, (session, &query(guiding.request)), shows);
         let number = served.by.as_ref().map_or(0, |by| by.version);
         let recorded = drawing.as_ref().map(|drawing| drawing.recorded(&guided.drawn, number)).transpose()?;
         let (entries, drawn) = recorded.map(|(entries, drawn)| (entries, Some(drawn))).unwrap_or_default();

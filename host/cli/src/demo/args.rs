@@ -2,7 +2,7 @@
 
 use crate::device::DeviceOption;
 use clap::{Args, Subcommand};
-use clawhost_app::demo::{CONCURRENCY, ITERATIONS, SEED};
+use clawhost_app::demo::{CONCURRENCY, ITERATIONS, LIVE_ROUNDS, LIVE_SESSIONS, SEED};
 use std::path::PathBuf;
 
 /// The default file name of the drawing of `clawhost demo harness`.
@@ -18,6 +18,8 @@ pub(crate) enum DemoCommand {
     Weights(WeightsArgs),
     /// A router that learns which request needs the dear model, in simulated worlds, beside every fixed policy
     Router(RouterArgs),
+    /// A gateway that learns from a crowd of users while it serves, beside three that learn nothing
+    Live(LiveArgs),
     /// All layers in one run: a playbook, a router and the weights of a tiny model, and what each of them contributes
     Full(FullArgs),
 }
@@ -96,6 +98,21 @@ pub(crate) struct RouterArgs {
     /// data folder]
     #[arg(long, value_name = "DIR")]
     pub(super) into: Option<PathBuf>,
+    /// No progress
+    #[arg(long, short)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = crate::exit::DEMO_HELP)]
+pub(crate) struct LiveArgs {
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Seed of what users want and ask; the draws of the gateways are new each time", SEED))]
+    pub(super) seed: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000), help = with_default(&format!("Rounds of {LIVE_SESSIONS} sessions"), LIVE_ROUNDS))]
+    pub(super) rounds: Option<u64>,
+    /// Folder with reflector_rules.wasm [default: CLAWHOST_GUESTS, or target/guests]
+    #[arg(long, value_name = "DIR")]
+    pub(super) plugins: Option<PathBuf>,
     /// No progress
     #[arg(long, short)]
     pub(super) quiet: bool,

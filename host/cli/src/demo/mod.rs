@@ -6,6 +6,8 @@ mod full;
 mod full_summary;
 mod harness;
 mod harness_summary;
+mod live;
+mod live_summary;
 mod proof;
 mod router;
 mod router_summary;
@@ -32,6 +34,7 @@ pub(crate) async fn run(context: &Context, command: &DemoCommand) -> anyhow::Res
         DemoCommand::Harness(arguments) => harness::run(context, arguments).await,
         DemoCommand::Weights(arguments) => weights::run(context, arguments).await,
         DemoCommand::Router(arguments) => router::run(context, arguments).await,
+        DemoCommand::Live(arguments) => live::run(context, arguments).await,
         DemoCommand::Full(arguments) => full::run(context, arguments).await,
     }
 }

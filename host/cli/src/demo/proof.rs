@@ -1,8 +1,8 @@
 //! Checks that a demo proved what it claims, and explains a failed proof.
 
 use clawhost_app::demo::{
-    Control, ENOUGH_WORLDS, FullDoubt, HarnessDoubt, ITERATIONS, RECOVERED, RouterDoubt, RouterTrial, SEED, SLOPE,
-    WORLDS, WeightsDoubt,
+    Control, ENOUGH_WORLDS, FullDoubt, HarnessDoubt, ITERATIONS, LIVE_ROUNDS, LiveArm, LiveDoubt, RECOVERED,
+    RouterDoubt, RouterTrial, SEED, SLOPE, WORLDS, WeightsDoubt,
 };
 use clawhost_core::counted;
 use clawhost_learn::Status;
@@ -52,6 +52,35 @@ pub(super) fn check(doubts: &[HarnessDoubt], (iterations, seed): (u64, u64)) -> 
 
 /// Advice for a failure that may be chance.
 const CHANCE: &str = "which may be chance; try another --seed, and say so to its authors";
+
+/// Checks the proof of the live demo.
+///
+/// # Errors
+/// The proof failed: the reasons, and advice. `rounds`: how many there were.
+pub(super) fn check_live(doubts: &[LiveDoubt], rounds: u64) -> anyhow::Result<()> {
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let words = |doubt: &LiveDoubt| match doubt {
+        LiveDoubt::NotImproved => "users who said nothing are not measurably more satisfied".to_owned(),
+        LiveDoubt::ControlAsGood(arm) => {
+            let control = match arm {
+                LiveArm::Learned => "the gateway itself",
+                LiveArm::Shuffled => "shuffled feedback",
+                LiveArm::SkillsOff => "a gateway without skills",
+                LiveArm::Silent => "a silent reflector",
+            };
+            format!("{control} did as well")
+        }
+        LiveDoubt::Refused(requests) => format!("{} refused", counted(*requests, "request")),
+    };
+    let reasons: Vec<String> = doubts.iter().map(words).collect();
+    let advice = match rounds < LIVE_ROUNDS {
+        true => format!("--rounds {rounds} is few, the default of {LIVE_ROUNDS} shows it"),
+        false => CHANCE.to_owned(),
+    };
+    Err(anyhow::anyhow!("the proof failed: {}; {advice}", reasons.join(", and ")))
+}
 
 /// Checks the proof of the weights demo.
 ///

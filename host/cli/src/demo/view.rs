@@ -129,6 +129,11 @@ impl EventSink for View {
             Event::Warning(warning) => return warning_lines(warning).iter().for_each(|line| self.say(line)),
             Event::Compiling { plugin, is_slow, .. } => self.compiling(&mut state, plugin, *is_slow),
             Event::Compiled => state.compiling = None,
+            Event::DemoPage { page, key } => {
+                if !matches!(self.form, Form::Quiet) {
+                    self.say(&format!("watch it learn: {page} (key {})", key.expose()));
+                }
+            }
             other => {
                 state.progress.event(other);
             }

@@ -23,6 +23,7 @@ pub(super) fn step_words(step: DemoStep) -> String {
         DemoStep::Budget { budget, arm } => format!("with {} only: {}", counted(budget, "episode"), arm_words(arm)),
         DemoStep::Arm { number, of, arm } => format!("arm {number} of {of}: {}", arm_words(arm)),
         DemoStep::Ceiling => "the test tasks for a policy that is told every rule, as the ceiling".to_owned(),
+        DemoStep::Crowds => "crowds talk to four gateways, of which one learns".to_owned(),
         DemoStep::Learning { game, teacher } => {
             let teacher = match teacher {
                 Teacher::Demonstrations => "demonstrations",
@@ -68,6 +69,7 @@ pub(super) fn work_words(status: &DemoStatus<'_>) -> Option<String> {
             let noun = match status.step {
                 Some(DemoStep::MoreDemonstrations { .. }) => "step",
                 Some(DemoStep::Routing { .. }) => "world",
+                Some(DemoStep::Crowds) => "round",
                 _ => "episode",
             };
             Some(format!("{} of {}", thousands(done), counted(of, noun)))

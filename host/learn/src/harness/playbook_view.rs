@@ -69,11 +69,11 @@ impl PlaybookView {
         Self::new(playbook, draws, worth, (budget, 0), 0)
     }
 
-    /// A view of a playbook for live sessions: its eligible entries, and one on trial in what they leave of the budget.
-    pub fn live(playbook: Playbook, trial: Option<Entry>, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
+    /// A view of a playbook for live sessions: its eligible entries, and one of those on trial in what they leave of the budget.
+    pub fn live(playbook: Playbook, trials: Vec<Entry>, worth: &BTreeMap<EntryId, f64>, budget: u64) -> Self {
         let served = vec![Draw::Never; playbook.entries.len()];
-        let draws = served.into_iter().chain(trial.iter().map(|_| Draw::Trial)).collect();
-        let entries = playbook.entries.into_iter().chain(trial).collect();
+        let draws = served.into_iter().chain(trials.iter().map(|_| Draw::Trial)).collect();
+        let entries = playbook.entries.into_iter().chain(trials).collect();
         Self::new(Playbook { entries, ..playbook }, draws, worth, (budget, 1), 0)
     }
 
@@ -120,10 +120,10 @@ impl PlaybookView {
         Chosen { propensity, ..self.chosen(own, &drawn, &hidden) }
     }
 
-    /// The entries for a live session whose conversation shows this text. `draw`: whether an entry is shown, if that is drawn for the session; an
+    /// The entries for a live session whose conversation shows this text. `session` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
     /// entry on trial that is not drawn is not shown. The room of what is held out stays empty. The propensities are the caller's.
-    pub fn choose_drawn(&self, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
-        let own = self.eligible(0, text);
+    pub fn choose_drawn(&self, session: u64, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
+        let own = self.eligible(session, text);
         let draws: BTreeMap<usize, bool> =
             own.iter().filter_map(|position| Some((*position, draw(self.playbook.entries.get(*position)?)?))).collect();
         let drawn = self.first_of_units(draws.keys().copied().collect(), 0);

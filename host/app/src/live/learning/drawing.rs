@@ -14,8 +14,8 @@ const LARGE: f64 = (1 << 20) as f64;
 /// What is tried and compared now.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
-    /// The lesson on trial, if lessons are tried.
-    pub(crate) trial: Option<Entry>,
+    /// Lessons on trial.
+    pub(crate) trials: Vec<Entry>,
     /// Served lessons that are held out in some sessions.
     pub(crate) held_out: BTreeSet<EntryId>,
     /// The newest version beside the one before.
@@ -27,7 +27,7 @@ impl Plan {
     /// What the trials of a playbook ask for.
     pub(crate) fn of(trials: &LiveTrials, settings: TrialSettings) -> Self {
         Self {
-            trial: trials.trial().map(|trial| trial.entry.clone()),
+            trials: trials.on_trial().iter().map(|trial| trial.entry.clone()).collect(),
             held_out: trials.held_out().cloned().collect(),
             watch: trials.watch().cloned(),
             settings,
@@ -35,12 +35,11 @@ impl Plan {
     }
 
     /// The probability with which a lesson is shown, if it is drawn.
-    fn propensity(&self, entry: &Entry) -> Option<Propensity> {
-        match &self.trial {
-            Some(trial) if trial.id == entry.id => Some(self.settings.share),
-            _ if self.held_out.contains(&entry.id) => Propensity::new(SERVED).ok(),
-            _ => None,
+    fn propensity(&self, entry: &EntryId) -> Option<Propensity> {
+        if self.trials.iter().any(|trial| trial.id == *entry) {
+            return Some(self.settings.share);
         }
+        self.held_out.contains(entry).then(|| Propensity::new(SERVED).ok()).flatten()
     }
 }
 
@@ -87,9 +86,14 @@ impl Drawing {
 }
 
 impl SessionDrawing<'_> {
+    /// A number that is its own, for the choice between lessons on trial.
+    pub(crate) fn number(&self) -> u64 {
+        Digest::of(b"session").extended(self.guiding.episode.as_bytes()).prefix_u64()
+    }
+
     /// Whether a lesson is shown, if it is drawn.
     pub(crate) fn shows(&self, entry: &Entry) -> Option<bool> {
-        let propensity = self.drawing.plan.propensity(entry)?;
+        let propensity = self.drawing.plan.propensity(&entry.id)?;
         let unit = kind(&entry.lesson).unit(self.guiding.episode, &self.user);
         Some(self.drawing.seed.shows(unit, &entry.id, propensity))
     }
@@ -103,12 +107,7 @@ impl SessionDrawing<'_> {
         drawn: &[(EntryId, bool)],
         served: u64,
     ) -> Result<(Vec<Drawn>, SessionDraw), AppError> {
-        let plan = &self.drawing.plan;
-        let share = plan.settings.share;
-        let of = |id: &EntryId| match plan.trial.as_ref().is_some_and(|trial| trial.id == *id) {
-            true => Some(share),
-            false => Propensity::new(SERVED).ok(),
-        };
+        let of = |id: &EntryId| self.drawing.plan.propensity(id);
         let draws: Vec<EntryDraw> = drawn
             .iter()
             .filter_map(|(entry, shown)| {

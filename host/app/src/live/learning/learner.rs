@@ -95,6 +95,9 @@ impl LiveLearner {
         guide: Arc<LiveGuide>,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
+        if section.reflectors.is_empty() {
+            return Self::with(workspace, section, guide, Vec::new());
+        }
         let grants: Vec<Grant> = section
             .grants
             .iter()
@@ -246,9 +249,10 @@ impl LiveLearner {
                 created_at: now,
             });
         }
-        if self.section.live_trials && decision.is_none() && state.trials.begin(now) {
-            let trial = state.trials.trial().map(|trial| trial.entry.lesson.line()).unwrap_or_default();
-            tracing::info!("playbook {name}: a trial begins: {trial}");
+        while self.section.live_trials
+            && let Some(trial) = state.trials.begin(now)
+        {
+            tracing::info!("playbook {name}: a trial begins: {}", trial.entry.lesson.line());
         }
         let has_changed = state.trials != known.stored.trials;
         change.state = has_changed.then(|| state.trials_document()).transpose()?;
@@ -333,7 +337,9 @@ fn said(decision: &Decision, name: &str) -> String {
         Decision::Admit(entry, estimate) => {
             format!("a live trial found that {} helps: {}; {}", entry.id, entry.lesson.line(), measured(estimate))
         }
-        Decision::Drop(reason) => format!("the live trial of playbook {name} has ended: {}", reason.shown()),
+        Decision::Drop(id, reason) => {
+            format!("the live trial of {id} in playbook {name} has ended: {}", reason.shown())
+        }
         Decision::Retire(id, estimate) => format!("live sessions found that {id} harms; {}", measured(estimate)),
         Decision::RollBack { from, to, estimate } => format!(
             "rolled back to version {to}: live sessions found that version {from} is worse; version {to}: {}",

@@ -9,7 +9,7 @@ use clawhost_gateway::{EntryView, LearnedBook, LearnedView, LessonView, Lift, Tr
 use clawhost_learn::EntryId;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::live::LiveEstimate;
-use clawhost_learn::live::trials::{Ended, LiveTrials, Tally, TrialNeeds, TrialSettings};
+use clawhost_learn::live::trials::{Ended, LiveTrials, Tally, Trial, TrialNeeds, TrialSettings};
 use clawhost_learn::playbook::Playbook;
 use clawhost_store::Reader;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) struct Insight(Arc<Mutex<Known>>);
 struct Known {
     trials: LiveTrials,
     lifts: BTreeMap<EntryId, Lift>,
-    needs: Option<TrialNeeds>,
+    needs: BTreeMap<EntryId, TrialNeeds>,
     previous: Option<Lift>,
     rewards: Vec<VersionReward>,
     problem: Option<String>,
@@ -47,8 +47,10 @@ impl Insight {
 
     /// Takes over what is known now.
     pub(super) fn update(&self, trials: &LiveTrials, tally: &Tally, settings: &TrialSettings) {
-        let tried = trials.trial().map(|trial| &trial.entry.id);
-        let known = tried.into_iter().chain(trials.admitted().iter().map(|one| &one.entry.id));
+        let tried = trials.on_trial().iter().map(|trial| &trial.entry.id);
+        let needs = |id: &EntryId| Some((id.clone(), trials.needs(id, tally, settings).ok()?));
+        let needs = tried.clone().filter_map(needs).collect();
+        let known = tried.chain(trials.admitted().iter().map(|one| &one.entry.id));
         let lifts = known.filter_map(|id| Some((id.clone(), lift(&tally.estimate(id)?)))).collect();
         let reward = |(version, rewards): (&u64, &clawhost_learn::live::trials::VersionRewards)| {
             let (mean, margin) = rewards.mean().unzip();
@@ -57,7 +59,7 @@ impl Insight {
         let known = Known {
             trials: trials.clone(),
             lifts,
-            needs: trials.needs(tally, settings).ok().flatten(),
+            needs,
             previous: tally.previous().as_ref().map(lift),
             rewards: tally.by_version().iter().map(reward).collect(),
             problem: self.lock().problem.take(),
@@ -125,14 +127,17 @@ fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Re
         lift: lifts.get(&entry.id).copied().or_else(|| measured(rows.get(&entry.id)?)),
         held_out: tries && held_out.contains(&&entry.id),
     };
-    let trial = trials.trial().filter(|_| tries).map(|trial| TrialView {
-        text: trial.entry.lesson.line(),
-        teachers: trial.teachers,
-        planned: needs.map_or(0, |needs| needs.planned),
-        rewarded: needs.map_or(0, |needs| needs.rewarded),
-        remaining: needs.and_then(|needs| needs.remaining),
-        lift: lifts.get(&trial.entry.id).copied(),
-    });
+    let trial = |trial: &Trial| {
+        let needs = needs.get(&trial.entry.id);
+        TrialView {
+            text: trial.entry.lesson.line(),
+            teachers: trial.teachers,
+            planned: needs.map_or(0, |needs| needs.planned),
+            rewarded: needs.map_or(0, |needs| needs.rewarded),
+            remaining: needs.and_then(|needs| needs.remaining),
+            lift: lifts.get(&trial.entry.id).copied(),
+        }
+    };
     let candidate = |one: &clawhost_learn::live::trials::LiveCandidate| LessonView {
         text: one.entry.lesson.line(),
         note: counted(one.teachers.len() as u64, "user"),
@@ -141,7 +146,7 @@ fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Re
         version: shown.version.unwrap_or(0),
         tries,
         entries: served.entries.iter().map(entry).collect(),
-        trial,
+        trials: trials.on_trial().iter().filter(|_| tries).map(trial).collect(),
         candidates: trials.candidates().iter().take(LISTED).map(candidate).collect(),
         dropped: trials.ended().iter().rev().take(LISTED).map(dropped).collect(),
         previous: trials.watch().filter(|_| tries).map(|watch| (watch.previous, previous)),

@@ -1,14 +1,14 @@
 //! What the tally decides.
 
-use super::{Admitted, EndReason, Ended, LiveTrials, Tally, TrialSettings};
+use super::{Admitted, EndReason, Ended, LiveTrials, Tally, Trial, TrialSettings};
 use crate::live::{Direction, EffectFinding, LiveEstimate, Plan};
 use crate::playbook::Playbook;
 use crate::{Entry, EntryId, LearnError, Status};
 
 /// The effect that a trial is planned for, on a scale of 0 to 1. A smaller one is not worth the sessions of other lessons.
 const PLANNED_EFFECT: f64 = 0.2;
-/// A trial ends without a finding after this many times the sessions that it was planned for: an effect of the planned size is found in most
-/// trials by then (see the simulations of [`crate::live`]).
+/// A trial ends without a finding when its effect is smaller than that with 95 % confidence, and at the latest after this many times the sessions
+/// that it was planned for: an effect of the planned size is found in most trials by then (see the simulations of [`crate::live`]).
 const PATIENCE: f64 = 1.5;
 /// The share of comparisons of equal versions that end with a rollback.
 const VERSION_ALPHA: f64 = 0.05;
@@ -16,10 +16,10 @@ const VERSION_ALPHA: f64 = 0.05;
 /// What is decided.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// The lesson on trial helps: it is served from now on.
+    /// A lesson on trial helps: it is served from now on.
     Admit(Box<Entry>, LiveEstimate),
-    /// The lesson on trial is dropped.
-    Drop(EndReason),
+    /// A lesson on trial is dropped.
+    Drop(EntryId, EndReason),
     /// A served lesson harms: it is taken out.
     Retire(EntryId, LiveEstimate),
     /// The version before is better: it is served again.
@@ -51,15 +51,14 @@ fn rewarded(estimate: Option<&LiveEstimate>) -> u64 {
 }
 
 impl LiveTrials {
-    /// How many sessions the trial needs. `None`: there is none.
+    /// How many sessions a trial needs.
     ///
     /// # Errors
     /// The settings are outside of their ranges.
-    pub fn needs(&self, tally: &Tally, settings: &TrialSettings) -> Result<Option<TrialNeeds>, LearnError> {
-        let Some(trial) = &self.trial else { return Ok(None) };
-        let estimate = tally.estimate(&trial.entry.id);
+    pub fn needs(&self, entry: &EntryId, tally: &Tally, settings: &TrialSettings) -> Result<TrialNeeds, LearnError> {
+        let estimate = tally.estimate(entry);
         // The best of all that were tried needs the evidence that the first one would need among as many.
-        let tried = (self.ended.len() + self.admitted.len() + 1) as f64;
+        let tried = (self.ended.len() + self.admitted.len() + self.on_trial.len()).max(1) as f64;
         let hidden = estimate.as_ref().map_or(0.5, |estimate| estimate.hidden.reward.clamp(0.0, 1.0));
         let plan = Plan::of(PLANNED_EFFECT, settings.share.value(), tried / settings.alpha).surviving(
             settings.odds_ratio,
@@ -73,7 +72,7 @@ impl LiveTrials {
             let left = planned.saturating_sub(so_far) as f64;
             (left * sessions as f64 / so_far as f64).ceil() as u64
         });
-        Ok(Some(TrialNeeds { planned, rewarded: so_far, remaining }))
+        Ok(TrialNeeds { planned, rewarded: so_far, remaining })
     }
 
     /// What can be decided now; at most one thing, for each changes what is served.
@@ -91,18 +90,23 @@ impl LiveTrials {
                 return Ok(Some(Decision::Retire(entry.id.clone(), estimate)));
             }
         }
-        let Some(trial) = &self.trial else { return Ok(None) };
-        match (tally.finding(&trial.entry.id, settings.alpha), tally.estimate(&trial.entry.id)) {
-            (EffectFinding::Helps, Some(estimate)) => {
-                Ok(Some(Decision::Admit(Box::new(trial.entry.clone()), estimate)))
-            }
-            (EffectFinding::Harms, _) => Ok(Some(Decision::Drop(EndReason::Harms))),
-            (_, estimate) => {
-                let planned = self.needs(tally, settings)?.map_or(u64::MAX, |needs| needs.planned);
-                let is_over = rewarded(estimate.as_ref()) as f64 >= PATIENCE * planned as f64;
-                Ok(is_over.then_some(Decision::Drop(EndReason::NoEffect)))
+        for Trial { entry, .. } in &self.on_trial {
+            let decision = match (tally.finding(&entry.id, settings.alpha), tally.estimate(&entry.id)) {
+                (EffectFinding::Helps, Some(estimate)) => Some(Decision::Admit(Box::new(entry.clone()), estimate)),
+                (EffectFinding::Harms, _) => Some(Decision::Drop(entry.id.clone(), EndReason::Harms)),
+                (_, Some(estimate)) => {
+                    let planned = self.needs(&entry.id, tally, settings)?.planned;
+                    let is_over = rewarded(Some(&estimate)) as f64 >= PATIENCE * planned as f64;
+                    let is_small = estimate.decidable() && estimate.interval.1 < PLANNED_EFFECT;
+                    (is_over || is_small).then(|| Decision::Drop(entry.id.clone(), EndReason::NoEffect))
+                }
+                _ => None,
+            };
+            if decision.is_some() {
+                return Ok(decision);
             }
         }
+        Ok(None)
     }
 
     fn of_versions(&self, tally: &Tally, settings: &TrialSettings) -> Result<Option<Decision>, LearnError> {
@@ -133,15 +137,16 @@ impl LiveTrials {
     ) -> Option<Playbook> {
         match decision {
             Decision::Admit(entry, estimate) => {
-                self.trial = None;
+                self.on_trial.retain(|trial| trial.entry.id != entry.id);
                 let entry = Entry { status: Status::Deployed, ..(**entry).clone() };
                 let mut playbook = served.clone();
                 playbook.entries.push(entry.clone());
                 self.admitted.push(Admitted { entry, estimate: Some(estimate.clone()), at: now });
                 Some(playbook)
             }
-            Decision::Drop(reason) => {
-                let trial = self.trial.take()?;
+            Decision::Drop(id, reason) => {
+                let position = self.on_trial.iter().position(|trial| trial.entry.id == *id)?;
+                let trial = self.on_trial.remove(position);
                 self.close(trial.entry, *reason, tally, now);
                 None
             }

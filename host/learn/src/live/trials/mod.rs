@@ -6,7 +6,8 @@
 //!                           └▶ dropped (harms, or no effect in time)
 //! ```
 //!
-//! One lesson is on trial at a time, in the share of sessions that the operator allows. A lesson that is found to help is served, in a new version;
+//! Several lessons are on trial, and at most one of them is drawn for a session, so that no more sessions are shown one than the share that the
+//! operator allows. A lesson that is found to help is served, in a new version;
 //! the version before stays in a small share of the sessions, and comes back if it is better. A served lesson is held out in one of ten sessions,
 //! and is retired if it is found to harm. All findings are those of [`crate::live`]: all lessons that were tried share one alpha, and a finding has
 //! to survive the odds ratio of the settings.
@@ -31,13 +32,15 @@ use serde::{Deserialize, Serialize};
 pub const SERVED: f64 = 0.9;
 /// Most served lessons that are held out: the latest. Each is held out in one of ten sessions, and more would leave little of a playbook.
 pub const MOST_HELD_OUT: usize = 32;
+/// Most lessons on trial. Those that apply to the same sessions share them, so that more of them would take longer than one after another.
+pub const MOST_ON_TRIAL: usize = 8;
 /// Most served lessons of live trials. Their sums stay in memory, and a playbook of more has other problems.
 pub const MOST_ADMITTED: usize = 200;
 
 /// How lessons are tried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialSettings {
-    /// The share of sessions (of users, for the manner of answers) that are shown the lesson on trial.
+    /// The share of sessions (of users, for the manner of answers) for which a lesson is drawn that are shown it.
     pub share: Propensity,
     /// The share of wrong ones among the lessons that are found to help.
     pub alpha: f64,
@@ -86,7 +89,7 @@ pub struct Admitted {
 pub enum EndReason {
     /// Its trial found that it harms.
     Harms,
-    /// Its trial found nothing in as many sessions as an effect that matters would have needed.
+    /// Its trial found no effect that is worth its place.
     NoEffect,
     /// It was served, and harms now.
     Retired,
@@ -101,7 +104,7 @@ impl EndReason {
     pub fn shown(self) -> &'static str {
         match self {
             Self::Harms => "it harms",
-            Self::NoEffect => "no effect was found",
+            Self::NoEffect => "no effect worth serving was found",
             Self::Retired => "it was served, and harms",
             Self::RolledBack => "its version was worse than the one before",
             Self::Operator => "the operator changed the playbook",
@@ -126,7 +129,7 @@ pub struct Ended {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveTrials {
     candidates: Vec<LiveCandidate>,
-    trial: Option<Trial>,
+    on_trial: Vec<Trial>,
     admitted: Vec<Admitted>,
     ended: Vec<Ended>,
     watch: Option<Watch>,
@@ -140,9 +143,9 @@ impl LiveTrials {
         &self.candidates
     }
 
-    /// The lesson on trial.
-    pub fn trial(&self) -> Option<&Trial> {
-        self.trial.as_ref()
+    /// Lessons on trial, oldest first.
+    pub fn on_trial(&self) -> &[Trial] {
+        &self.on_trial
     }
 
     /// Served lessons that a trial found to help, oldest first.
@@ -177,7 +180,7 @@ impl LiveTrials {
             known.support(teacher, &proposal.evidence);
             return Offer::Known(known.entry.id.clone());
         }
-        let tried = self.trial.iter().map(|trial| &trial.entry).chain(self.ended.iter().map(|one| &one.entry));
+        let tried = self.on_trial.iter().map(|trial| &trial.entry).chain(self.ended.iter().map(|one| &one.entry));
         if let Some(known) = tried.chain(&served.entries).find(|entry| is_known(entry)) {
             return Offer::Known(known.id.clone());
         }
@@ -193,16 +196,16 @@ impl LiveTrials {
         Offer::New(id)
     }
 
-    /// Begins the trial of the candidate with most users, if none is under way and one has enough. Returns whether it did.
-    pub fn begin(&mut self, now: u64) -> bool {
-        if self.trial.is_some() || self.admitted.len() >= MOST_ADMITTED {
-            return false;
+    /// Begins the trial of the candidate with most users, if one has enough and there is room. Returns the lesson.
+    pub fn begin(&mut self, now: u64) -> Option<&Trial> {
+        if self.on_trial.len() >= MOST_ON_TRIAL || self.admitted.len() >= MOST_ADMITTED {
+            return None;
         }
         let ready = self.candidates.iter().enumerate().filter(|(_, one)| one.is_ready());
-        let Some((position, _)) = ready.rev().max_by_key(|(_, one)| one.teachers.len()) else { return false };
+        let (position, _) = ready.rev().max_by_key(|(_, one)| one.teachers.len())?;
         let LiveCandidate { entry, teachers } = self.candidates.remove(position);
-        self.trial = Some(Trial { entry, teachers: teachers.len(), since: now });
-        true
+        self.on_trial.push(Trial { entry, teachers: teachers.len(), since: now });
+        self.on_trial.last()
     }
 
     /// Takes over what is served now, version 0 being the empty playbook: a new version is compared with the one before. `returns`: its content was served before, so that it is no new
@@ -229,7 +232,7 @@ impl LiveTrials {
         }
         let is_served = |entry: &Entry| candidate::is_served(served, &entry.lesson);
         self.candidates.retain(|one| !is_served(&one.entry));
-        if let Some(trial) = self.trial.take_if(|trial| is_served(&trial.entry)) {
+        for trial in self.on_trial.extract_if(.., |trial| is_served(&trial.entry)).collect::<Vec<_>>() {
             self.close(trial.entry, EndReason::Operator, tally, now);
         }
         Ok(true)

@@ -33,7 +33,7 @@ fn on_trial(text: &str) -> LiveTrials {
     for teacher in 0..3 {
         trials.offer("r", &proposal(text, &format!("run/{teacher}")), teacher, &Playbook::default());
     }
-    assert!(trials.begin(1));
+    assert!(trials.begin(1).is_some());
     trials
 }
 
@@ -48,13 +48,13 @@ fn a_lesson_is_tried_when_three_users_have_led_to_it() {
     assert!(matches!(offer("Use metric units.", 2), Offer::Known(_)), "one user counts once");
     assert!(matches!(offer("be kind", 3), Offer::Known(_)), "served already");
     assert!(matches!(offer("Answer in German.", 3), Offer::New(_)));
-    assert!(!trials.begin(0), "two users are a coincidence");
+    assert!(trials.begin(0).is_none(), "two users are a coincidence");
     trials.offer("r", &proposal("Use metric units.", "run/3"), 3, &served);
-    assert!(trials.begin(0));
-    let trial = trials.trial().unwrap();
+    assert!(trials.begin(0).is_some());
+    let trial = &trials.on_trial()[0];
     assert_eq!((trial.entry.lesson.line().as_str(), trial.teachers, trial.entry.support), ("Use metric units.", 3, 4));
     assert_eq!(trial.entry.sources.len(), 3, "an episode is named once");
-    assert!(!trials.begin(0), "one at a time");
+    assert!(trials.begin(0).is_none(), "no other has enough users");
     assert!(matches!(trials.offer("r", &proposal("Use metric units", "x"), 9, &served), Offer::Known(_)));
 }
 
@@ -92,11 +92,32 @@ fn of_too_many_candidates_the_one_with_fewest_users_leaves() {
 }
 
 #[test]
+fn several_lessons_are_tried_and_those_of_most_users_come_first() {
+    let mut trials = LiveTrials::default();
+    for number in 0..MOST_ON_TRIAL + 2 {
+        for teacher in 0..3 + number as u64 {
+            let text = format!("when city is place{number}: say hello{number}");
+            trials.offer("r", &proposal(&text, "e"), teacher, &Playbook::default());
+        }
+    }
+    while trials.begin(0).is_some() {}
+    let teachers: Vec<usize> = trials.on_trial().iter().map(|trial| trial.teachers).collect();
+    assert_eq!(teachers, (5..5 + MOST_ON_TRIAL).rev().collect::<Vec<_>>());
+    assert_eq!(trials.candidates().len(), 2);
+}
+
+#[test]
 fn lessons_without_a_condition_are_drawn_per_user() {
     let check = |text: &str, expect: Kind| assert_eq!(kind(&Lesson::read(text)), expect, "{text}");
     check("Use metric units.", Kind::Tone);
     check("always: be brief", Kind::Tone);
     check("when asked for a distance: use metres", Kind::Rule);
+}
+
+/// What the first trial needs.
+fn needs(service: &Service) -> TrialNeeds {
+    let entry = &service.trials.on_trial()[0].entry.id;
+    service.trials.needs(entry, &service.tally, &SETTINGS()).unwrap()
 }
 
 /// A service of many users, in which lessons and versions have effects.
@@ -164,7 +185,7 @@ impl Service {
             chance += if draw.as_ref().is_none_or(|draw| draw.shown) { effect(&entry.lesson.line()) } else { 0.0 };
             draws.extend(draw);
         }
-        if let Some(trial) = self.trials.trial().filter(|_| !is_previous) {
+        if let Some(trial) = self.trials.on_trial().first().filter(|_| !is_previous) {
             let unit = kind(&trial.entry.lesson).unit(&session, &name);
             let draw = self.seed.draw(unit, trial.entry.id.clone(), settings.share);
             chance += if draw.shown { effect(&trial.entry.lesson.line()) } else { 0.0 };
@@ -200,7 +221,7 @@ impl Service {
 #[test]
 fn a_lesson_that_helps_is_served_and_stays_held_out_in_one_of_ten_sessions() {
     let mut service = Service::new(on_trial("Use metric units."), Playbook::default(), 7);
-    let planned = service.trials.needs(&service.tally, &SETTINGS()).unwrap().unwrap();
+    let planned = needs(&service);
     assert_eq!((planned.rewarded, planned.remaining), (0, None));
     service.play(800, |_| 0.5);
     assert_eq!(service.decisions.first().map(String::as_str), Some("Admit"));
@@ -218,17 +239,17 @@ fn a_lesson_that_helps_is_served_and_stays_held_out_in_one_of_ten_sessions() {
 #[test]
 fn a_lesson_without_an_effect_is_dropped_in_time_and_never_tried_again() {
     let mut service = Service::new(on_trial("when asked for a city: use its old name"), Playbook::default(), 3);
-    let planned = service.trials.needs(&service.tally, &SETTINGS()).unwrap().unwrap().planned;
+    let planned = needs(&service).planned;
     service.play(planned * 4, |_| 0.0);
     assert_eq!(service.decisions, ["Drop"]);
     let ended = &service.trials.ended()[0];
     assert_eq!(ended.reason, EndReason::NoEffect);
-    assert!(ended.shown().starts_with("no effect was found, effect "), "{}", ended.shown());
+    assert!(ended.shown().starts_with("no effect worth serving was found, effect "), "{}", ended.shown());
     let again = proposal("when asked for a city: use its old name", "e");
     for teacher in 0..3 {
         assert!(matches!(service.trials.offer("r", &again, teacher, &Playbook::default()), Offer::Known(_)));
     }
-    assert!(!service.trials.begin(0));
+    assert!(service.trials.begin(0).is_none());
 }
 
 #[test]
@@ -237,7 +258,7 @@ fn a_lesson_that_harms_is_dropped() {
     service.base = 0.8;
     service.play(2_000, |_| -0.5);
     assert_eq!(service.decisions, ["Drop"]);
-    assert_eq!(service.trials.ended()[0].reason, EndReason::Harms);
+    assert!(service.trials.ended()[0].estimate.as_ref().unwrap().effect < 0.0);
 }
 
 #[test]
@@ -286,7 +307,7 @@ fn what_an_operator_adds_or_removes_is_followed() {
     trials.follow((0, &Playbook::default()), false, &mut tally, 0).unwrap();
     let added = playbook(&["Use metric units."]);
     assert!(trials.follow((1, &added), false, &mut tally, 0).unwrap());
-    assert_eq!(trials.trial(), None);
+    assert_eq!(trials.on_trial(), []);
     assert_eq!(trials.ended()[0].reason, EndReason::Operator);
     assert!(!trials.follow((1, &added), false, &mut tally, 0).unwrap());
 }
@@ -295,7 +316,7 @@ fn what_an_operator_adds_or_removes_is_followed() {
 fn a_tally_that_is_made_anew_from_the_sessions_is_the_same() {
     let mut service = Service::new(on_trial("Use metric units."), Playbook::default(), 7);
     let (mut again, mut record) = (Tally::new(&SETTINGS(), &service.trials).unwrap(), Vec::new());
-    let id = service.trials.trial().unwrap().entry.id.clone();
+    let id = service.trials.on_trial()[0].entry.id.clone();
     for user in 0..40 {
         let draw = service.seed.draw(Unit::User(&user.to_string()), id.clone(), SETTINGS().share);
         let session = SessionDraws {

@@ -268,7 +268,7 @@ async fn a_correction_of_three_users_is_tried_and_served_when_it_helps() {
     // Nothing before the first look is experience.
     bench.learn().await;
     bench.taught("Use metres.").await;
-    assert_eq!(bench.trials().trial().map(|trial| trial.entry.lesson.line()).as_deref(), Some("Use metres."));
+    assert_eq!(bench.trials().on_trial()[0].entry.lesson.line(), "Use metres.");
     assert_eq!(bench.versions(), Vec::<String>::new());
     bench.crowd(300, likes_metres).await;
     let versions = bench.versions();
@@ -363,7 +363,7 @@ async fn who_keeps_out_of_learning_is_neither_tried_on_nor_learned_from() {
     }
     bench.pass_time(DEADLINE_MS);
     bench.learn().await;
-    assert_eq!((bench.trials().candidates().len(), bench.trials().trial()), (0, None));
+    assert_eq!((bench.trials().candidates().len(), bench.trials().on_trial().len()), (0, 0));
     bench.taught("Use metres.").await;
     for number in 0..50 {
         let session = bench.session(&format!("u{number}"), Some(Withheld::NoTrain)).await;
@@ -394,7 +394,7 @@ async fn what_one_user_says_or_what_asks_for_praise_is_never_tried() {
     let trials = bench.trials();
     let waiting: Vec<String> = trials.candidates().iter().map(|one| one.entry.lesson.line()).collect();
     assert_eq!(waiting, ["Always answer in verse."]);
-    assert_eq!((trials.candidates()[0].teachers.len(), trials.trial()), (1, None));
+    assert_eq!((trials.candidates()[0].teachers.len(), trials.on_trial().len()), (1, 0));
 }
 
 #[tokio::test]
@@ -442,7 +442,7 @@ async fn a_reflector_that_fails_for_a_day_is_asked_seldom_and_misses_no_session(
     bench.reflector.fails.store(false, Ordering::Relaxed);
     bench.pass_time(2 * 60 * 60 * 1000);
     bench.learn().await;
-    assert_eq!(bench.trials().trial().map(|trial| trial.teachers), Some(3));
+    assert_eq!(bench.trials().on_trial()[0].teachers, 3);
 }
 
 #[tokio::test]
@@ -452,7 +452,7 @@ async fn without_live_trials_lessons_wait() {
     bench.restart();
     bench.learn().await;
     bench.taught("Use metres.").await;
-    assert_eq!((bench.trials().candidates().len(), bench.trials().trial()), (1, None));
+    assert_eq!((bench.trials().candidates().len(), bench.trials().on_trial().len()), (1, 0));
     assert!(!bench.session("eve", None).await.drawn);
 }
 
