@@ -17,6 +17,7 @@ mod bench;
 #[path = "../common/guests.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod guests;
+mod page;
 #[path = "../common/serving.rs"]
 mod serving;
 

@@ -1,4 +1,4 @@
-//! Installs real clients of the gateway for the suite `sdks`: the SDKs of OpenAI and Anthropic for Python and Node with LiteLLM into
+//! Installs real clients of the gateway for the suite `sdks`: the SDKs of OpenAI and Anthropic for Python and Node with LiteLLM, and Puppeteer for its page, into
 //! `target/toolchains/sdks`, agents into `target/toolchains/agents`.
 //!
 //! What cannot be installed is not an error: the suite skips its tests with the reason.
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 /// Pinned: an SDK that changes must change a test, not break one.
 const PYTHON: [&str; 3] = ["openai==3.54.0", "anthropic==2.12.0", "litellm==1.110.2"];
-const NODE: [&str; 2] = ["openai@7.57.0", "@anthropic-ai/sdk@1.12.0"];
+const NODE: [&str; 3] = ["openai@7.57.0", "@anthropic-ai/sdk@1.12.0", "puppeteer-core@25.16.0"];
 /// Agents by their folder.
 const AGENTS: [(&str, &str); 3] = [
     ("codex", "@openai/codex@0.169.0"),

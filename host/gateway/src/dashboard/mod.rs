@@ -52,7 +52,8 @@ fn page(status: StatusCode, html: String) -> Response<Body> {
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // Without any referrer, browsers send forms with the origin `null`, as pages of nobody.
+        (header::REFERRER_POLICY, "same-origin"),
         // It shows conversations: no cache keeps them.
         (header::CACHE_CONTROL, "no-store"),
     ];

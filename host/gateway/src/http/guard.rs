@@ -61,7 +61,10 @@ impl Guard {
             None => Ok(()),
             Some(origin) => {
                 let host = origin.split_once("://").map_or("", |(_, host)| host);
-                if self.is_own(host_name(host)) { Ok(()) } else { refuse("requests from web pages are not answered") }
+                // Where every request needs a key, a page of the gateway itself may have any name.
+                let is_same = self.keyed && text(header::HOST).is_some_and(|own| own.eq_ignore_ascii_case(host));
+                let is_own = is_same || self.is_own(host_name(host));
+                if is_own { Ok(()) } else { refuse("requests from web pages are not answered") }
             }
         }
     }
@@ -116,6 +119,9 @@ mod tests {
         assert!(keyed.address(&headers).is_ok());
         headers.insert(header::ORIGIN, HeaderValue::from_static("https://evil.example"));
         assert!(keyed.address(&headers).is_err());
+        headers.insert(header::ORIGIN, HeaderValue::from_static("http://10.0.0.1:80"));
+        assert!(keyed.address(&headers).is_ok(), "its own page");
+        assert!(guard.address(&headers).is_err());
     }
 
     #[test]
