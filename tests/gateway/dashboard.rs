@@ -186,7 +186,7 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
         "held out in one of ten sessions",
         "it harms, effect -0.30",
         "version 2: 0.50",
-        "4 sessions wait",
+        "4 sessions wait until they count",
     ] {
         assert!(page.contains(text), "no `{text}` in {page}");
     }

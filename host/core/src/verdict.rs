@@ -147,6 +147,11 @@ impl RewardRecord {
         Question { reward, options, judge: self.judge.clone(), group: self.group_digest }
     }
 
+    /// Whether both answer the same question, so that the later one replaces the other.
+    pub fn is_about_the_same_as(&self, other: &Self) -> bool {
+        self.question_ref() == other.question_ref()
+    }
+
     fn question_ref(&self) -> (&Digest, &Digest, Option<&str>, Option<&Digest>) {
         (&self.reward.digest, &self.options_digest, self.judge.as_deref(), self.group_digest.as_ref())
     }

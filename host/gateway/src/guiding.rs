@@ -18,7 +18,7 @@ pub struct Guiding<'a> {
     pub team: Option<&'a str>,
     /// The episode, as `RUN/EPISODE`.
     pub episode: &'a str,
-    /// Whether it begins now, as a conversation of its own whose client lets others learn from it: then entries may be drawn for it.
+    /// Whether it is a conversation of its own whose client lets others learn from it: then entries may be drawn for it.
     pub may_draw: bool,
     /// Unix time in milliseconds.
     pub at_ms: u64,
@@ -38,7 +38,7 @@ pub struct GuidanceChoice {
 pub trait Guide: Send + Sync {
     /// Whether sessions get guidance now.
     fn is_on(&self) -> bool;
-    /// The guidance of a session, which waits for it. None if nothing applies, or it cannot be read, which the guide reports itself.
+    /// The guidance of a session, which waits for it. It is empty if nothing applies, or if memory cannot be read, which the guide reports itself.
     async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice;
     /// Milliseconds after which an endpoint has forgotten the beginning of a conversation, so that other guidance costs nothing.
     fn cache_ms(&self) -> u64;

@@ -9,9 +9,9 @@ use serde::Serialize;
 pub struct Lift {
     /// What it adds to the reward.
     pub effect: f64,
-    /// 95 % interval.
+    /// Lower end of its 95 % interval.
     pub low: f64,
-    /// Likewise.
+    /// Upper end of its 95 % interval.
     pub high: f64,
     /// Sessions with feedback behind it; 0 where only a learning run knows.
     pub sessions: u64,
@@ -132,9 +132,9 @@ pub struct LearnedView {
     pub versions: Vec<VersionView>,
     /// Rewards by version.
     pub rewards: Vec<VersionReward>,
-    /// Sessions whose deadline has not passed.
+    /// Sessions that have not entered the trials yet.
     pub waiting: u64,
-    /// What keeps reflectors from learning, if something does.
+    /// What keeps it from learning, if something does.
     pub problem: Option<String>,
 }
 

@@ -4,7 +4,7 @@
 use crate::Entry;
 use crate::harness::{Chosen, PlaybookView};
 use crate::memory::{ScopeMemory, remembered};
-use crate::playbook::{Index, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
+use crate::playbook::{Index, LESSONS_HEADING, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
 use crate::{EntryId, Lesson, Skill, estimated_tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,21 +72,23 @@ impl GuidanceSources {
         self.skills.len()
     }
 
-    /// The guidance for a session. `text`: what its user asked. `session` says which of the entries on trial may be drawn. `draw`: whether an entry
+    /// The guidance for a session. `text`: what its user asked. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry
     /// of the playbook is shown, if that is drawn for the session.
     pub fn guide(
         &self,
         memory: &[ScopeMemory],
-        (session, text): (u64, &str),
+        (drawn_by, text): (u64, &str),
         draw: impl Fn(&Entry) -> Option<bool>,
     ) -> SessionGuidance {
         let (memory, mut shown) = remembered(memory, text, self.budget / MEMORY_SHARE);
-        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(session, text, draw));
+        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(drawn_by, text, draw));
         let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
         let has_lessons = !lessons.is_empty();
         // Held out entries leave no room for skills: the arms of a draw would differ by more than the entry.
-        let taken = estimated_tokens(lessons) + chosen.as_ref().map_or(0, |chosen| chosen.held_out_tokens);
+        let held_out = chosen.as_ref().map_or(0, |chosen| chosen.held_out_tokens);
+        let heading = if lessons.is_empty() && held_out > 0 { estimated_tokens(LESSONS_HEADING) } else { 0 };
+        let taken = estimated_tokens(lessons) + held_out + heading;
         let skills = self.applying(text, self.budget.saturating_sub(taken));
         shown.extend(skills.iter().map(|skill| named(skill)));
         let prompts = skills.iter().map(|skill| skill.lesson.prompt());

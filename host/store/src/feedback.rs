@@ -171,6 +171,18 @@ impl FeedbackReader for Reader {
         places(self, query, session)
     }
 
+    fn waiting_feedback(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<WaitingFeedback>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT number, run, episode, at, key, record FROM feedback
+                     WHERE run = ? AND episode = ? ORDER BY number",
+                )?
+                .query_map([&run.0, &episode.0], waiting)?
+                .collect()
+        })
+    }
+
     fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError> {
         self.query(|connection| {
             connection

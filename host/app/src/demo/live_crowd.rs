@@ -143,10 +143,9 @@ async fn hold(client: &GatewayClient, planned: &Planned) -> Result<Held, AppErro
     let mut statuses = vec![status];
     if let Some(Feedback { thumb: true, shuffled, correction }) = &planned.feedback {
         let pleased = shuffled.unwrap_or(good);
-        let mut feedback = json!({"response_id": text("/id"), "thumb": if pleased { "up" } else { "down" }});
-        if let Some(correction) = correction.as_ref().filter(|_| !pleased) {
-            feedback["correction"] = correction.as_str().into();
-        }
+        let thumb = if pleased { "up" } else { "down" };
+        let correction = correction.as_ref().filter(|_| !pleased);
+        let feedback = json!({"response_id": text("/id"), "thumb": thumb, "correction": correction});
         statuses.push(send("/v1/feedback", &feedback).await?.0);
     }
     statuses.push(send(&format!("/s/{session}/end"), &json!({})).await?.0);

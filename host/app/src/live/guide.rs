@@ -8,7 +8,7 @@ use crate::playbooks::{SkillStamp, chosen, document, pick, read_playbook, skill_
 use crate::{AppError, RequestError};
 use async_trait::async_trait;
 use clawhost_core::{
-    Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, StoredTrials, TrialsReader as _,
+    Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, TrialsReader as _,
 };
 use clawhost_gateway::{GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
 use clawhost_learn::Entry;
@@ -46,15 +46,15 @@ struct Served {
 const FIRST_PLAYBOOK: &str = "live";
 
 /// What guidance is made from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct MadeFrom {
     section: SkillsSection,
     /// The playbook and its newest version.
     version: Option<(String, u64)>,
     /// The files of each folder.
     folders: Vec<SkillStamp>,
-    /// The state of the live trials, if lessons are tried.
-    trials: Option<String>,
+    /// What is tried and compared, if lessons are tried.
+    plan: Option<Plan>,
 }
 
 /// The guidance of a gateway.
@@ -116,10 +116,10 @@ fn skills(section: &SkillsSection) -> Result<Vec<Entry>, AppError> {
 }
 
 impl MadeFrom {
-    fn of(section: &SkillsSection, version: Option<&PlaybookVersion>, trials: Option<String>) -> Self {
+    fn of(section: &SkillsSection, version: Option<&PlaybookVersion>, plan: Option<Plan>) -> Self {
         let folders = section.folders.iter().map(|folder| skill_stamp(Path::new(folder))).collect();
         let version = version.map(|version| (version.name.clone(), version.number));
-        Self { section: section.clone(), version, folders, trials }
+        Self { section: section.clone(), version, folders, plan }
     }
 }
 
@@ -238,8 +238,11 @@ fn looked(
     let name = playbook_name(reader, mode, section)?;
     let version = name.as_ref().map(|name| reader.newest_version(name)).transpose()?.flatten();
     let tries = mode == LiveMode::Auto && learning.section.live_trials;
-    let trials = name.as_ref().filter(|_| tries).map(|name| reader.trials(name)).transpose()?;
-    Ok((MadeFrom::of(section, version.as_ref(), trials.and_then(|trials| trials.state)), version))
+    let plan = name.as_ref().filter(|_| tries).map(|name| {
+        let trials = trials_of(&reader.trials(name)?, name)?;
+        Ok::<_, AppError>(Plan::of(&trials, learning.section.settings()?))
+    });
+    Ok((MadeFrom::of(section, version.as_ref(), plan.transpose()?), version))
 }
 
 /// What serves a section.
@@ -256,11 +259,9 @@ fn made(
     {
         tracing::warn!("{why}");
     }
-    let drawing = made_from.trials.clone().zip(playbook_name(reader, mode, section)?).map(|(state, name)| {
-        let trials = trials_of(&StoredTrials { state: Some(state), progress: None }, &name)?;
-        Ok::<_, AppError>(Drawing::new(&learning.secret, &name, Plan::of(&trials, learning.section.settings()?)))
-    });
-    let drawing = drawing.transpose()?;
+    let plan = made_from.plan.clone();
+    let drawing = plan.zip(playbook_name(reader, mode, section)?);
+    let drawing = drawing.map(|(plan, name)| Drawing::new(&learning.secret, &name, plan));
     let skills = skills(section)?;
     let served = |version: Option<&PlaybookVersion>, trials: Vec<Entry>| -> Result<Served, AppError> {
         let by = version.map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
@@ -276,7 +277,8 @@ fn made(
     let watch = plan.and_then(|plan| plan.watch.as_ref()).zip(version.as_ref());
     let previous = watch.filter(|(watch, version)| watch.version == version.number).map(|(watch, version)| {
         let before = (watch.previous > 0).then(|| pick(reader, &version.name, Some(watch.previous))).transpose()?;
-        served(before.as_ref(), Vec::new())
+        // Lessons on trial are tried in both arms, so that the arms differ by the versions alone.
+        served(before.as_ref(), plan.map(|plan| plan.trials.clone()).unwrap_or_default())
     });
     let previous = previous.transpose()?;
     Ok(Serving { mode, cache_ms: section.cache_ms(), newest, previous, drawing, made_from })
@@ -298,7 +300,8 @@ fn query(request: &ModelRequest) -> String {
 impl Serving {
     /// The guidance of a session: what is drawn for it, then what is chosen.
     fn choose(&self, memory: &[ScopeMemory], guiding: &Guiding<'_>) -> Result<GuidanceChoice, AppError> {
-        let drawing = self.drawing.as_ref().filter(|_| guiding.may_draw).map(|drawing| drawing.session(guiding));
+        let drawing = self.drawing.as_ref().filter(|_| guiding.may_draw);
+        let drawing = drawing.map(|drawing| drawing.session(guiding, self.previous.is_some()));
         let version = drawing.as_ref().and_then(|drawing| drawing.version);
         let previous = self.previous.as_ref().filter(|_| version.is_some_and(|draw| draw.previous));
         let served = previous.unwrap_or(&self.newest);

@@ -7,7 +7,9 @@ use std::io::Write;
 
 pub(super) fn json(demo: &LiveDemo, found: &LiveProof) -> anyhow::Result<()> {
     let mut live = serde_json::json!(found);
-    live["seed"] = demo.seed.into();
+    if let Some(object) = live.as_object_mut() {
+        object.insert("seed".to_owned(), demo.seed.into());
+    }
     let timing = serde_json::json!({ "started": time(found.started_ms), "wall_seconds": found.wall.as_secs_f64() });
     crate::terminal::json(&serde_json::json!({ "format": 1, "live": live, "timing": timing }))?;
     Ok(())

@@ -71,6 +71,8 @@ pub trait FeedbackReader {
     fn answer_places(&self, id: &str) -> Result<Vec<AnswerPlace>, StoreError>;
     /// The newest session of this name of each owner and user, the newest first. Branches and side turns of a session have its name; the session itself is found.
     fn session_places(&self, session: &str) -> Result<Vec<AnswerPlace>, StoreError>;
+    /// Feedback about an episode that waits for its end, in the order in which it came.
+    fn waiting_feedback(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<WaitingFeedback>, StoreError>;
     /// Feedback about episodes that have ended, in the order in which it came, at most `limit`.
     fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError>;
 }

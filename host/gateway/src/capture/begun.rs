@@ -160,11 +160,13 @@ impl Begun {
         let (label, (exchange, _)) = (self.label.as_ref()?, self.place.as_ref()?);
         let (session, owner, name) = (&label.session, self.owner.as_str(), label.name());
         let (is_first, is_rewritten) = (exchange.position == 0, exchange.context_changed);
-        let may_draw = is_first && exchange.relation == Relation::Opens && !exchange.no_train;
+        // Guidance that is chosen anew in a session has the draws of its beginning: they depend on nothing else.
+        let may_draw = matches!(exchange.relation, Relation::Opens | Relation::Continues) && !exchange.no_train;
+        let is_drawn = may_draw && is_first && exchange.relation == Relation::Opens;
         let guiding = Guiding { request, session, owner, team, episode: &name, may_draw, at_ms: self.at };
         let guides = label.guides.clone();
         let guidance = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await;
-        self.drawn = guidance.drawn.filter(|_| may_draw);
+        self.drawn = guidance.drawn.filter(|_| is_drawn);
         guidance.guided
     }
 

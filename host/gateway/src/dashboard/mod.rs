@@ -52,7 +52,7 @@ fn page(status: StatusCode, html: String) -> Response<Body> {
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Without any referrer, browsers send forms with the origin `null`, as pages of nobody.
+        // Without any referrer, browsers send forms with `Origin: null`, which the guard refuses.
         (header::REFERRER_POLICY, "same-origin"),
         // It shows conversations: no cache keeps them.
         (header::CACHE_CONTROL, "no-store"),

@@ -14,7 +14,7 @@ use serde::Serialize;
 const PLAYBOOK: &str = "/dashboard/playbook";
 /// Size of the plot in its own units.
 const PLOT: (f64, f64) = (600.0, 160.0);
-/// Versions in the plot: more would not be told apart.
+/// Versions in the plot: marks of more would overlap.
 const PLOTTED: usize = 30;
 
 /// A version in the plot: its place, and the ends of its interval.

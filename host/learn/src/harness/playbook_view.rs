@@ -120,10 +120,10 @@ impl PlaybookView {
         Chosen { propensity, ..self.chosen(own, &drawn, &hidden) }
     }
 
-    /// The entries for a live session whose conversation shows this text. `session` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
+    /// The entries for a live session whose conversation shows this text. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
     /// entry on trial that is not drawn is not shown. The room of what is held out stays empty. The propensities are the caller's.
-    pub fn choose_drawn(&self, session: u64, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
-        let own = self.eligible(session, text);
+    pub fn choose_drawn(&self, drawn_by: u64, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
+        let own = self.eligible(drawn_by, text);
         let draws: BTreeMap<usize, bool> =
             own.iter().filter_map(|position| Some((*position, draw(self.playbook.entries.get(*position)?)?))).collect();
         let drawn = self.first_of_units(draws.keys().copied().collect(), 0);

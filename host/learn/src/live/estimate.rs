@@ -146,6 +146,11 @@ impl LiveEstimate {
         Some(estimate)
     }
 
+    /// Sessions with feedback, in both arms.
+    pub fn rewarded(&self) -> u64 {
+        self.shown.rewarded + self.hidden.rewarded
+    }
+
     /// Whether there are enough users in both arms for a decision, and the arms give feedback equally often as far as can be told.
     pub fn decidable(&self) -> bool {
         self.moments.few >= DECIDABLE_USERS && !self.feedback.blocks()

@@ -72,23 +72,23 @@ impl Drawing {
         Self { seed: DrawSeed::new(secret), playbook: playbook.to_owned(), plan }
     }
 
-    /// The draws for a session.
-    pub(crate) fn session<'a>(&'a self, guiding: &'a Guiding<'a>) -> SessionDrawing<'a> {
+    /// The draws for a session. `compares`: whether the version before is at hand.
+    pub(crate) fn session<'a>(&'a self, guiding: &'a Guiding<'a>, compares: bool) -> SessionDrawing<'a> {
         let share: Share = self.plan.settings.previous;
-        let version = self.plan.watch.as_ref().map(|watch| {
+        let version = self.plan.watch.as_ref().filter(|_| compares).map(|watch| {
             let unit = Unit::Session(guiding.episode);
             let previous = self.seed.serves(unit, &watch.version.to_string(), share);
             VersionDraw { version: watch.version, previous, share }
         });
-        let user = format!("{}/{}", guiding.owner, guiding.session.user.as_deref().unwrap_or_default());
+        let user = user_number(guiding.owner, guiding.session.user.as_deref()).to_string();
         SessionDrawing { drawing: self, guiding, user, version }
     }
 }
 
 impl SessionDrawing<'_> {
-    /// A number that is its own, for the choice between lessons on trial.
+    /// A number of its user, for the choice between lessons on trial: a manner that is drawn for a user must not change with the session.
     pub(crate) fn number(&self) -> u64 {
-        Digest::of(b"session").extended(self.guiding.episode.as_bytes()).prefix_u64()
+        user_number(self.guiding.owner, self.guiding.session.user.as_deref())
     }
 
     /// Whether a lesson is shown, if it is drawn.

@@ -15,8 +15,9 @@ use crate::playbooks::document;
 use crate::plugins::Plugins;
 use crate::{AppError, RequestError, Workspace, plugin_spec};
 use clawhost_core::{
-    Clock, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, MemoryReader as _, PlaybookVersion, RewardRecord,
-    RewardSource, StoreReader, TrialsChange, TrialsStore as _, WaitingDraw, Withheld, effective_reward, verdicts_at,
+    Clock, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, MemoryReader as _, PlaybookReader as _,
+    PlaybookVersion, RewardRecord, RewardSource, StoreReader, TrialsChange, TrialsStore as _, WaitingDraw, Withheld,
+    effective_reward, verdicts_at,
 };
 use clawhost_engine::ModelGrants;
 use clawhost_learn::live::trials::{Decision, Offer, SessionDraws, Tally, TrialSettings};
@@ -24,7 +25,7 @@ use clawhost_learn::playbook::Playbook;
 use clawhost_learning::Reflecting;
 use clawhost_run_config::{BudgetSpec, Grant, Key};
 use clawhost_store::{FileLeases, Reader, Store};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const ENDED: usize = 64;
 const REFLECT: usize = 8;
 /// Milliseconds after its end at which a session has the verdicts of the rewards that judge live episodes.
 const JUDGED_MS: u64 = 30_000;
+/// Failures in a row for one session until it is skipped: some two days, with an hour between two calls at last.
+const MOST_FAILURES: u32 = 60;
 /// Concurrent calls of one model.
 const CONCURRENCY: usize = 4;
 
@@ -65,9 +68,29 @@ struct Round {
     /// Sessions that enter, with their rewards.
     enters: Vec<(WaitingDraw, Option<f64>)>,
     /// Sessions to reflect on.
-    sessions: Vec<TaughtSession>,
+    sessions: Vec<(TaughtSession, Place)>,
+    /// How far it has looked, if reflectors fail for none of the sessions.
     ended: Option<u64>,
     remembered: Option<u64>,
+}
+
+/// Where a session to reflect on was found.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// The number of its episode.
+    Ended(u64),
+    /// The number of a memory that corrects it.
+    Remembered(u64),
+}
+
+impl Place {
+    /// Everything up to here was reflected on.
+    fn advance(self, progress: &mut Progress) {
+        match self {
+            Self::Ended(number) => progress.ended = Some(number),
+            Self::Remembered(number) => progress.remembered = Some(number),
+        }
+    }
 }
 
 /// Learns from live sessions.
@@ -152,7 +175,7 @@ impl LiveLearner {
             let goes_on = match self.pass().await {
                 Ok(goes_on) => {
                     if problem.take().is_some() {
-                        self.insight.set_problem(None);
+                        self.insight.set_failure(None);
                     }
                     goes_on
                 }
@@ -163,7 +186,7 @@ impl LiveLearner {
                     if why != problem {
                         tracing::error!("nothing is learned from live sessions now: {error}");
                     }
-                    self.insight.set_problem(why.clone());
+                    self.insight.set_failure(why.clone());
                     problem = why;
                     false
                 }
@@ -178,8 +201,10 @@ impl LiveLearner {
     async fn pass(&mut self) -> Result<bool, AppError> {
         let Some(name) = self.guide.learned_playbook()? else { return Ok(false) };
         if self.known.as_ref().is_none_or(|(known, _)| *known != name) {
-            let known = self.read(&name)?;
-            self.insight.update(&known.state.trials, &known.tally, &self.settings);
+            let (folder, playbook, settings) = (self.folder.clone(), name.clone(), self.settings);
+            let read = tokio::task::spawn_blocking(move || known(&folder, &playbook, &settings)).await;
+            let known = read.map_err(|error| AppError::Host(error.to_string()))??;
+            self.insight.update(&known.state, &known.tally, &self.settings);
             self.known = Some((name.clone(), known));
         }
         let Some((_, known)) = self.known.as_mut() else { return Ok(false) };
@@ -197,13 +222,9 @@ impl LiveLearner {
         let round = read.map_err(|error| AppError::Host(error.to_string()))??;
         let proposed = propose(&self.reflectors, known, &round, now).await;
         let state = &mut known.state;
-        if proposed.is_some() {
-            state.progress.ended = round.ended.or(state.progress.ended);
-            state.progress.remembered = round.remembered.or(state.progress.remembered);
-        }
         let Round { newest, enters, .. } = round;
         known.newest = Some(newest.clone());
-        for Proposed { by, teacher, proposals } in proposed.iter().flatten() {
+        for Proposed { by, teacher, proposals } in &proposed {
             for proposal in proposals {
                 if let Offer::Refused(why) = state.trials.offer(by, proposal, *teacher, &newest.playbook) {
                     tracing::info!("a lesson of {by} from a live session is refused: {why}");
@@ -216,11 +237,17 @@ impl LiveLearner {
         // While a learning run or a person changes the playbook, sessions wait.
         let subject = LeaseSubject::Playbook(name.clone());
         let lease = FileLeases::new(&self.folder).acquire(&subject, LeaseMode::Exclusive)?;
+        // A version that came while reflectors were asked is followed in the next pass, before anything is decided.
+        let is_newest = newest_number(&self.folder, &name)? == newest.number;
+        let lease = lease.filter(|_| is_newest);
         let mut decision = None;
         for (draw, reward) in enters.into_iter().filter(|_| lease.is_some()) {
-            match serde_json::from_str::<SessionDraws>(&draw.document) {
-                Ok(draws) => known.tally.observe(&draws, reward)?,
-                Err(error) => tracing::warn!("the draws of {}/{} cannot be read: {error}", draw.run, draw.episode),
+            let draws = serde_json::from_str::<SessionDraws>(&draw.document).map_err(|error| error.to_string());
+            let observed =
+                draws.and_then(|draws| known.tally.observe(&draws, reward).map_err(|error| error.to_string()));
+            // It enters all the same, so that it holds up no other.
+            if let Err(why) = observed {
+                tracing::warn!("session {}/{} is left out of the trials: {why}", draw.run, draw.episode);
             }
             change.enters.push((draw.number, reward));
             decision = state.trials.decide(&known.tally, &self.settings)?;
@@ -259,67 +286,75 @@ impl LiveLearner {
         let goes_on = state.progress != known.stored.progress;
         change.progress = goes_on.then(|| state.progress_document()).transpose()?;
         if has_changed || goes_on || !change.enters.is_empty() {
-            let rests = state.progress.failures;
-            let problem = (rests > 0).then(|| format!("reflectors fail, {rests} times in a row; the log says why"));
             known.stored = state.clone();
             self.store.change_trials(change).await?;
-            self.insight.update(&known.state.trials, &known.tally, &self.settings);
-            self.insight.set_problem(problem);
+            self.insight.update(&known.state, &known.tally, &self.settings);
         }
         Ok(lease.is_some() && (is_full || decision.is_some()))
     }
+}
 
-    fn read(&self, playbook: &str) -> Result<Known, AppError> {
-        let reader = Reader::open(&self.folder)?;
-        let stored = TrialsState::read(&reader, playbook)?;
-        let mut state = stored.clone();
-        // What ended before the first start is no experience of these trials.
-        if state.progress.ended.is_none() {
-            state.progress.ended = Some(reader.newest_ended()?);
-        }
-        if state.progress.remembered.is_none() {
-            state.progress.remembered = Some(reader.newest_memory()?);
-        }
-        let tally = state.tally(&reader, playbook, &self.settings)?;
-        Ok(Known { state, stored, tally, newest: None })
+/// What the store has of the trials of a playbook. It reads all sessions that have entered.
+fn known(folder: &Path, playbook: &str, settings: &TrialSettings) -> Result<Known, AppError> {
+    let reader = Reader::open(folder)?;
+    let stored = TrialsState::read(&reader, playbook)?;
+    let mut state = stored.clone();
+    // What ended before the first start is no experience of these trials.
+    if state.progress.ended.is_none() {
+        state.progress.ended = Some(reader.newest_ended()?);
     }
+    if state.progress.remembered.is_none() {
+        state.progress.remembered = Some(reader.newest_memory()?);
+    }
+    let tally = state.tally(&reader, playbook, settings)?;
+    Ok(Known { state, stored, tally, newest: None })
 }
 
 fn wrong(why: String) -> AppError {
     RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why }.into()
 }
 
-/// Asks reflectors about the sessions of a round. `None`: they have to be asked again, later.
-async fn propose(reflectors: &[Reflecting], known: &mut Known, round: &Round, now: u64) -> Option<Vec<Proposed>> {
+/// Asks reflectors about the sessions of a round, in their order, until one fails: that session and those behind it are asked about again later.
+async fn propose(reflectors: &[Reflecting], known: &mut Known, round: &Round, now: u64) -> Vec<Proposed> {
     let shown = reflecting::shown(&round.newest.playbook, &known.state.trials);
+    let progress = &mut known.state.progress;
     let mut all = Vec::new();
-    for session in &round.sessions {
+    for (session, place) in &round.sessions {
         match reflecting::reflect(reflectors, &shown, session).await {
             Ok(proposed) => {
-                let lessons = reflecting::lessons(&proposed);
-                tracing::debug!("{lessons} lessons are proposed from {}", session.name);
+                tracing::debug!("{} lessons are proposed from {}", reflecting::lessons(&proposed), session.name);
                 all.extend(proposed);
             }
+            Err(failure) if progress.failures >= MOST_FAILURES => {
+                tracing::error!(
+                    "nothing is learned from {}, since a reflector failed for days: {failure}",
+                    session.name
+                );
+            }
             Err(failure) => {
-                let progress = &mut known.state.progress;
-                let failures = progress.failures.saturating_add(1);
-                let rest_ms = reflecting::rest_ms(failures);
-                if failures == 1 {
+                progress.failures += 1;
+                progress.rests_until = now.saturating_add(reflecting::rest_ms(progress.failures));
+                if progress.failures == 1 {
                     tracing::error!("a reflector failed for {}, and is asked again: {failure}", session.name);
                 }
-                (progress.failures, progress.rests_until) = (failures, now.saturating_add(rest_ms));
-                return None;
+                return all;
             }
         }
+        place.advance(progress);
+        (progress.failures, progress.rests_until) = (0, 0);
     }
-    if !round.sessions.is_empty() {
-        (known.state.progress.failures, known.state.progress.rests_until) = (0, 0);
-    }
-    Some(all)
+    round.ended.into_iter().for_each(|ended| progress.ended = Some(ended));
+    round.remembered.into_iter().for_each(|remembered| progress.remembered = Some(remembered));
+    all
+}
+
+/// The number of the newest version; 0 is the empty playbook.
+fn newest_number(folder: &Path, name: &str) -> Result<u64, AppError> {
+    Ok(Reader::open(folder)?.newest_version(name)?.map_or(0, |newest| newest.number))
 }
 
 /// A version of a playbook; 0 is the empty one.
-fn version(folder: &std::path::Path, name: &str, number: u64) -> Result<Playbook, AppError> {
+fn version(folder: &Path, name: &str, number: u64) -> Result<Playbook, AppError> {
     match number {
         0 => Ok(Playbook::default()),
         number => document(&crate::playbooks::pick(&Reader::open(folder)?, name, Some(number))?),
@@ -330,7 +365,7 @@ fn version(folder: &std::path::Path, name: &str, number: u64) -> Result<Playbook
 fn said(decision: &Decision, name: &str) -> String {
     let measured = |estimate: &clawhost_learn::live::LiveEstimate| {
         let (low, high) = estimate.interval;
-        let sessions = estimate.shown.rewarded + estimate.hidden.rewarded;
+        let sessions = estimate.rewarded();
         format!("effect {:+.2}, 95 % from {low:+.2} to {high:+.2}, {sessions} sessions with feedback", estimate.effect)
     };
     match decision {
@@ -377,16 +412,26 @@ impl Reading {
         Ok(round)
     }
 
-    /// The reward of a session at its deadline. `None`: it was open then, or had no verdict that counts.
+    /// The reward of a session at its deadline. `None`: no verdict counts, or its client keeps it out of learning. Feedback about a session that is still
+    /// open counts as it will when the session has ended.
     fn reward(&self, reader: &dyn StoreReader, draw: &WaitingDraw) -> Result<Option<f64>, AppError> {
-        let Some(episode) = reader.episode(&format!("{}/{}", draw.run, draw.episode))? else { return Ok(None) };
         let deadline = draw.at.saturating_add(self.deadline_ms);
-        let is_kept_out = matches!(episode.origin.withheld(), Some(Withheld::NoTrain | Withheld::Ambiguous));
-        if is_kept_out || episode.created_at > deadline || !episode.ending.is_complete() {
-            return Ok(None);
+        let mut verdicts: Vec<RewardRecord> = Vec::new();
+        if let Some(episode) = reader.episode(&format!("{}/{}", draw.run, draw.episode))? {
+            let is_kept_out = matches!(episode.origin.withheld(), Some(Withheld::NoTrain | Withheld::Ambiguous));
+            if is_kept_out || !episode.ending.is_complete() {
+                return Ok(None);
+            }
+            verdicts.extend(verdicts_at(&episode.verdicts, deadline).cloned());
         }
-        let counts = |record: &&RewardRecord| self.sources.contains(&record.source);
-        let verdicts: Vec<RewardRecord> = verdicts_at(&episode.verdicts, deadline).filter(counts).cloned().collect();
+        for feedback in reader.waiting_feedback(&draw.run, &draw.episode)? {
+            if feedback.at <= deadline {
+                // The last one about the same turn counts.
+                verdicts.retain(|known| !known.is_about_the_same_as(&feedback.record));
+                verdicts.push(feedback.record);
+            }
+        }
+        verdicts.retain(|record| self.sources.contains(&record.source));
         Ok(effective_reward(&verdicts))
     }
 
@@ -406,7 +451,7 @@ impl Reading {
         }
     }
 
-    /// Sessions that have ended, with feedback. The latest ones wait for rewards that judge them.
+    /// Sessions with feedback that have ended. The latest ones wait for rewards that judge them: `created_at` is the time of the last answer.
     fn ended(&self, reader: &dyn StoreReader, behind: u64, round: &mut Round) -> Result<(), AppError> {
         let until = self.now.saturating_sub(self.deadline_ms.min(JUDGED_MS));
         for (number, name) in reader.ended_after(behind, ENDED)? {
@@ -419,7 +464,8 @@ impl Reading {
                 if episode.created_at > until {
                     return Ok(());
                 }
-                round.sessions.extend(reflecting::session(reader, &name, &episode)?);
+                let session = reflecting::session(reader, &name, &episode)?;
+                round.sessions.extend(session.map(|session| (session, Place::Ended(number))));
             }
             round.ended = Some(number);
         }
@@ -433,10 +479,11 @@ impl Reading {
                 return Ok(());
             }
             if let Some(name) = crate::live::book::corrected_episode(&row)
-                && round.sessions.iter().all(|session| session.name != name)
+                && round.sessions.iter().all(|(session, _)| session.name != name)
                 && let Some(episode) = reader.episode(&name)?
             {
-                round.sessions.extend(reflecting::session(reader, &name, &episode)?);
+                let session = reflecting::session(reader, &name, &episode)?;
+                round.sessions.extend(session.map(|session| (session, Place::Remembered(number))));
             }
             round.remembered = Some(number);
         }

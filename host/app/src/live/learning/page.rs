@@ -1,5 +1,6 @@
 //! What is learned, as the page of the gateway shows it.
 
+use super::state::TrialsState;
 use crate::live::guide::LiveGuide;
 use crate::playbooks::{PlaybookWriter, document, show};
 use crate::{AppError, Workspace};
@@ -32,12 +33,24 @@ struct Known {
     needs: BTreeMap<EntryId, TrialNeeds>,
     previous: Option<Lift>,
     rewards: Vec<VersionReward>,
-    problem: Option<String>,
+    /// Reflector calls that failed in a row.
+    failures: u32,
+    /// Why nothing can be learned.
+    failure: Option<String>,
+}
+
+impl Known {
+    /// What keeps it from learning, for people.
+    fn problem(&self) -> Option<String> {
+        let calls = self.failures;
+        let rests = || (calls > 0).then(|| format!("reflectors have failed {calls} times in a row; the log says why"));
+        self.failure.clone().or_else(rests)
+    }
 }
 
 fn lift(estimate: &LiveEstimate) -> Lift {
     let (low, high) = estimate.interval;
-    Lift { effect: estimate.effect, low, high, sessions: estimate.shown.rewarded + estimate.hidden.rewarded }
+    Lift { effect: estimate.effect, low, high, sessions: estimate.rewarded() }
 }
 
 impl Insight {
@@ -46,7 +59,8 @@ impl Insight {
     }
 
     /// Takes over what is known now.
-    pub(super) fn update(&self, trials: &LiveTrials, tally: &Tally, settings: &TrialSettings) {
+    pub(super) fn update(&self, state: &TrialsState, tally: &Tally, settings: &TrialSettings) {
+        let trials = &state.trials;
         let tried = trials.on_trial().iter().map(|trial| &trial.entry.id);
         let needs = |id: &EntryId| Some((id.clone(), trials.needs(id, tally, settings).ok()?));
         let needs = tried.clone().filter_map(needs).collect();
@@ -62,14 +76,15 @@ impl Insight {
             needs,
             previous: tally.previous().as_ref().map(lift),
             rewards: tally.by_version().iter().map(reward).collect(),
-            problem: self.lock().problem.take(),
+            failures: state.progress.failures,
+            failure: self.lock().failure.take(),
         };
         *self.lock() = known;
     }
 
-    /// What keeps it from learning. `None`: nothing.
-    pub(super) fn set_problem(&self, problem: Option<String>) {
-        self.lock().problem = problem;
+    /// Why nothing can be learned. `None`: it can.
+    pub(super) fn set_failure(&self, failure: Option<String>) {
+        self.lock().failure = failure;
     }
 }
 
@@ -115,7 +130,8 @@ fn versions(reader: &dyn StoreReader, name: &str) -> Result<Vec<VersionView>, Ap
 fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Result<LearnedView, AppError> {
     let shown = show(reader, &name)?;
     let rows: BTreeMap<&EntryId, &EntryRow> = shown.entries.iter().map(|row| (&row.id, row)).collect();
-    let Known { trials, lifts, needs, previous, rewards, problem } = known;
+    let problem = known.problem();
+    let Known { trials, lifts, needs, previous, rewards, .. } = known;
     let held_out: Vec<&EntryId> = trials.held_out().collect();
     let served: Playbook = shown.deployed.unwrap_or_default();
     let entry = |entry: &clawhost_learn::Entry| EntryView {

@@ -47,7 +47,7 @@ pub struct TrialNeeds {
 }
 
 fn rewarded(estimate: Option<&LiveEstimate>) -> u64 {
-    estimate.map_or(0, |estimate| estimate.shown.rewarded + estimate.hidden.rewarded)
+    estimate.map_or(0, LiveEstimate::rewarded)
 }
 
 impl LiveTrials {
@@ -83,15 +83,17 @@ impl LiveTrials {
         if let Some(decision) = self.of_versions(tally, settings)? {
             return Ok(Some(decision));
         }
+        let findings = tally.findings(settings.alpha);
+        let finding = |entry: &EntryId| findings.get(entry).copied().unwrap_or(EffectFinding::Undecided);
         for Admitted { entry, .. } in &self.admitted {
-            if tally.finding(&entry.id, settings.alpha) == EffectFinding::Harms
+            if finding(&entry.id) == EffectFinding::Harms
                 && let Some(estimate) = tally.estimate(&entry.id)
             {
                 return Ok(Some(Decision::Retire(entry.id.clone(), estimate)));
             }
         }
         for Trial { entry, .. } in &self.on_trial {
-            let decision = match (tally.finding(&entry.id, settings.alpha), tally.estimate(&entry.id)) {
+            let decision = match (finding(&entry.id), tally.estimate(&entry.id)) {
                 (EffectFinding::Helps, Some(estimate)) => Some(Decision::Admit(Box::new(entry.clone()), estimate)),
                 (EffectFinding::Harms, _) => Some(Decision::Drop(entry.id.clone(), EndReason::Harms)),
                 (_, Some(estimate)) => {

@@ -34,7 +34,7 @@ pub const SERVED: f64 = 0.9;
 pub const MOST_HELD_OUT: usize = 32;
 /// Most lessons on trial. Those that apply to the same sessions share them, so that more of them would take longer than one after another.
 pub const MOST_ON_TRIAL: usize = 8;
-/// Most served lessons of live trials. Their sums stay in memory, and a playbook of more has other problems.
+/// Most served lessons of live trials. Their sums stay in memory, and nobody reviews a playbook of more.
 pub const MOST_ADMITTED: usize = 200;
 
 /// How lessons are tried.
@@ -61,12 +61,12 @@ pub struct Trial {
     pub since: u64,
 }
 
-/// The newest version beside the one before.
+/// The newest version beside an earlier one: the one before it, or the last one that was found not to be worse.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// The newest version.
     pub version: u64,
-    /// The one before.
+    /// The earlier one.
     pub previous: u64,
     /// Unix time in milliseconds.
     pub since: u64,
@@ -224,6 +224,8 @@ impl LiveTrials {
             return Ok(false);
         }
         let former = self.version.replace(newest).filter(|_| !returns);
+        // While it is not known whether a version is worse, the next one is compared with the same earlier one.
+        let former = former.map(|former| self.watch.as_ref().map_or(former, |watch| watch.previous));
         self.watch = former.map(|previous| Watch { version: newest, previous, since: now });
         tally.watch(self.watch.as_ref().map(|watch| watch.version))?;
         let is_there = |id: &EntryId| served.entries.iter().any(|entry| entry.id == *id);

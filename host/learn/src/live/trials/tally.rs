@@ -107,7 +107,7 @@ impl Tally {
     /// Adds a session whose deadline has passed. `reward`: from -1 to 1, `None` without feedback in time.
     ///
     /// # Errors
-    /// The session is not as its record should be. Then nothing was added.
+    /// The session is not as its record should be.
     pub fn observe(&mut self, session: &SessionDraws, reward: Option<f64>) -> Result<(), LearnError> {
         let SessionDraws { user, class, features, served, draws, version } = session.clone();
         let reward = reward.map(unit);
@@ -143,9 +143,9 @@ impl Tally {
         self.credit.estimate(entry)
     }
 
-    /// What is found about a lesson when all that were tried share `alpha`.
-    pub(super) fn finding(&self, entry: &EntryId, alpha: f64) -> EffectFinding {
-        self.credit.findings(alpha).get(entry).copied().unwrap_or(EffectFinding::Undecided)
+    /// What is found about each lesson when all that were tried share `alpha`.
+    pub(super) fn findings(&self, alpha: f64) -> BTreeMap<EntryId, EffectFinding> {
+        self.credit.findings(alpha)
     }
 
     /// The version before, in comparison with the newest one: an effect above 0 says that the one before is better.

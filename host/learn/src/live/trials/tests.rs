@@ -185,7 +185,7 @@ impl Service {
             chance += if draw.as_ref().is_none_or(|draw| draw.shown) { effect(&entry.lesson.line()) } else { 0.0 };
             draws.extend(draw);
         }
-        if let Some(trial) = self.trials.on_trial().first().filter(|_| !is_previous) {
+        if let Some(trial) = self.trials.on_trial().first() {
             let unit = kind(&trial.entry.lesson).unit(&session, &name);
             let draw = self.seed.draw(unit, trial.entry.id.clone(), settings.share);
             chance += if draw.shown { effect(&trial.entry.lesson.line()) } else { 0.0 };
@@ -287,6 +287,19 @@ fn a_version_that_is_worse_is_rolled_back_by_itself() {
     assert_eq!(service.trials.watch(), None, "what was served before is no new version");
     let ended = &service.trials.ended()[0];
     assert_eq!((ended.reason, ended.entry.lesson.line().as_str()), (EndReason::RolledBack, "when asked: refuse"));
+}
+
+#[test]
+fn until_a_version_is_known_not_to_be_worse_the_next_one_is_compared_with_the_same() {
+    let mut trials = LiveTrials::default();
+    let mut tally = Tally::new(&SETTINGS(), &trials).unwrap();
+    for (number, lessons) in [(1, &["A."][..]), (2, &["A.", "B."]), (3, &["A.", "B.", "C."])] {
+        trials.follow((number, &playbook(lessons)), false, &mut tally, 0).unwrap();
+    }
+    assert_eq!(trials.watch().map(|watch| (watch.version, watch.previous)), Some((3, 1)));
+    trials.carry_out(&Decision::Keep(3), (&playbook(&["A."]), None), &mut tally, 0);
+    trials.follow((4, &playbook(&["A."])), false, &mut tally, 0).unwrap();
+    assert_eq!(trials.watch().map(|watch| (watch.version, watch.previous)), Some((4, 3)));
 }
 
 #[test]

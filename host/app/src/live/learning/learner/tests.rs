@@ -6,9 +6,10 @@ use crate::live::{LiveMode, SkillsSection};
 use async_trait::async_trait;
 use clawhost_core::{
     About, Change, Context, Entry as ShownEntry, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch,
-    ExchangeOutcome, ExchangeRow, Failure, FailureKind, Feedback, Judged, LearningStore as _, Live, LiveSession,
-    LiveStore as _, Message, ModelRequest, OpenEpisode, Origin, Playbook as ShownPlaybook, PluginIdentity, Proposal,
-    Recorded, Reflector, Role, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage, code,
+    ExchangeOutcome, ExchangeRow, Failure, FailureKind, Feedback, FeedbackStore as _, Judged, LearningStore as _, Live,
+    LiveSession, LiveStore as _, Message, ModelRequest, OpenEpisode, Origin, Playbook as ShownPlaybook, PluginIdentity,
+    Proposal, Recorded, Reflector, Role, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage, WaitingFeedback,
+    code,
 };
 use clawhost_gateway::{GuidanceChoice, Guide as _, Guiding};
 use clawhost_learn::live::trials::EndReason;
@@ -81,6 +82,8 @@ struct Bench {
     learner: LiveLearner,
     sessions: u64,
     random: u64,
+    /// Whether sessions stay open.
+    open: bool,
 }
 
 /// A session as it was guided.
@@ -117,7 +120,18 @@ impl Bench {
         let section = crate::GatewayFile::parse(&format!("{head}{config}")).unwrap().learning;
         let reflector = Arc::new(Stated::default());
         let (guide, learner) = parts(&workspace, &section, &reflector);
-        Self { _folder: folder, workspace, clock, section, guide, reflector, learner, sessions: 0, random: 7 }
+        Self {
+            _folder: folder,
+            workspace,
+            clock,
+            section,
+            guide,
+            reflector,
+            learner,
+            sessions: 0,
+            random: 7,
+            open: false,
+        }
     }
 
     /// As after another start of the gateway.
@@ -181,6 +195,10 @@ impl Bench {
         };
         let batch = ExchangeBatch { exchanges: vec![row], ..ExchangeBatch::default() };
         self.workspace.store().record_exchanges(batch).await.unwrap();
+        if self.open {
+            self.pass_time(10);
+            return shown;
+        }
         let episode = Episode {
             run: RunId(RUN.into()),
             id: EpisodeId(format!("ep-{id}")),
@@ -201,6 +219,14 @@ impl Bench {
     async fn judge(&self, id: u64, record: RewardRecord) {
         let (run, episode, at) = (RunId(RUN.into()), EpisodeId(format!("ep-{id}")), self.clock.now_ms());
         self.workspace.store().judge(vec![Judged { run, episode, record, at, key: None }]).await.unwrap();
+    }
+
+    /// Feedback about an open session.
+    async fn wait_with(&self, id: u64, good: bool) {
+        let record = Feedback::new(if good { 1.0 } else { -1.0 }, "").unwrap().record();
+        let (run, episode, at) = (RunId(RUN.into()), EpisodeId(format!("ep-{id}")), self.clock.now_ms());
+        let waiting = WaitingFeedback { number: 0, run, episode, record, at, key: None };
+        self.workspace.store().keep_feedback(waiting).await.unwrap();
     }
 
     async fn thumb(&self, id: u64, good: bool) {
@@ -420,6 +446,37 @@ async fn feedback_behind_the_deadline_and_the_opinion_of_a_judge_decide_nothing(
         bench.learn().await;
         assert_eq!(bench.versions().len(), usize::from(decides), "{config}");
     }
+}
+
+#[tokio::test]
+async fn feedback_about_a_session_that_is_still_open_at_its_deadline_counts() {
+    let mut bench = Bench::new("").await;
+    bench.learn().await;
+    bench.taught("Use metres.").await;
+    bench.open = true;
+    for number in 0..160 {
+        let session = bench.session(&format!("u{}", number % 40), None).await;
+        bench.wait_with(session.id, likes_metres(&session) > 0.5).await;
+    }
+    bench.pass_time(DEADLINE_MS);
+    bench.learn().await;
+    assert_eq!(bench.versions().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_for_which_a_reflector_fails_for_days_is_skipped() {
+    let mut bench = Bench::new("").await;
+    bench.learn().await;
+    bench.reflector.fails.store(true, Ordering::Relaxed);
+    let session = bench.session("ada", None).await;
+    bench.correct(session.id, "Use metres.").await;
+    bench.pass_time(DEADLINE_MS);
+    for _ in 0..200 {
+        bench.pass_time(60 * 60 * 1000);
+        bench.learn().await;
+    }
+    let calls = bench.reflector.calls.load(Ordering::Relaxed);
+    assert_eq!(calls, u64::from(MOST_FAILURES) + 1, "then nothing is left to ask about");
 }
 
 #[tokio::test]
