@@ -7,9 +7,7 @@ use super::section::{LiveMode, SkillsSection};
 use crate::playbooks::{SkillStamp, chosen, document, pick, read_playbook, skill_stamp, worth};
 use crate::{AppError, RequestError};
 use async_trait::async_trait;
-use clawhost_core::{
-    Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, TrialsReader as _,
-};
+use clawhost_core::{Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, TrialsReader as _};
 use clawhost_gateway::{GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
 use clawhost_learn::Entry;
 use clawhost_learn::guidance::{GuidanceSources, ServedPlaybook};
