@@ -55,6 +55,7 @@ try {
     const focus = await page.evaluate(() => document.activeElement.textContent);
     check("the first key press leads to the content", focus.includes("Skip"), focus);
     await page.keyboard.press("Enter");
+    await page.waitForFunction(() => location.hash === "#main");
     check("the skip link works", page.url().endsWith("#main"));
 
     await press("main table a");
@@ -76,6 +77,7 @@ try {
     check("entries have their tokens", playbook.includes("Be kind."));
     await picture("playbook");
     await page.click("main table details summary");
+    await page.waitForFunction(() => document.body.innerText.includes("Be brief."));
     check("a version shows its changes", (await text()).includes("Be brief."));
 
     await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
