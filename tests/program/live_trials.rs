@@ -97,7 +97,7 @@ fn corrections_of_three_users_become_a_lesson_for_all_when_a_crowd_is_pleased_wi
     let admin = Admin::new(&bench, &served);
     assert!(admin.page("/dashboard/playbook").contains("no version yet"));
     for who in ["ada", "ben", "cy"] {
-        assert!(!session(&served, who, who, Some(LESSON)), "nobody has said it before");
+        assert!(!session(&served, who, who, Some(LESSON)), "no guidance yet");
         // A correction changes the next session of its own user alone, at once.
         assert!(session(&served, &format!("{who}-2"), who, None));
     }

@@ -292,9 +292,14 @@ impl Workspace {
     /// # Errors
     /// Another process learns or edits it.
     pub fn hold_playbook(&self, name: &str) -> Result<Box<dyn Lease>, AppError> {
-        let lease = self.lease(&LeaseSubject::Playbook(name.to_owned()), LeaseMode::Exclusive)?;
-        Ok(lease.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?)
+        hold_playbook(self.folder(), name)
     }
+}
+
+/// The same in a data folder.
+pub(crate) fn hold_playbook(folder: &Path, name: &str) -> Result<Box<dyn Lease>, AppError> {
+    let lease = FileLeases::new(folder).acquire(&LeaseSubject::Playbook(name.to_owned()), LeaseMode::Exclusive)?;
+    Ok(lease.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?)
 }
 
 /// Holds the data folder: shared for using it, exclusive for removing records.

@@ -44,7 +44,7 @@ pub use experience::{Experience, Groups};
 pub use functions::ReflectorFunction;
 pub use harness::{
     Allowance, EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage,
-    Ledger, Reflecting, Reflections, ReflectorAnswers,
+    Ledger, Reflecting, Reflections, ReflectorAnswers, shown_entry,
 };
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;

@@ -45,7 +45,7 @@
 //!
 //! # Corrections
 //!
-//! A correction of the user of a live session ([`clawhost_sdk::Episode::corrections`]) is proposed as it stands: `when asked for a distance: use metres`, or a
+//! A correction of the user of a live session ([`clawhost_sdk::Episode::corrections`]) is proposed word for word: `when asked for a distance: use metres`, or a
 //! text without a condition. Only the host can see whether other users correct the same.
 //!
 //! # Sections

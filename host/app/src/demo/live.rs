@@ -1,5 +1,6 @@
-//! The proof of live learning: a crowd of users with hidden preferences talks to the follower through a real gateway, gives sparse thumbs and
-//! corrections, and users who say nothing get better answers. Beside it run controls: shuffled feedback, no skills, and a silent reflector.
+//! The proof of live learning: a crowd of users with hidden preferences talks to the follower through a real gateway and gives sparse thumbs and
+//! corrections. Held-out users, who give no feedback, then get better answers. Three controls run beside it: shuffled feedback, no skills, and a silent
+//! reflector.
 
 use super::halted::{DemoOutcome, Part, outcome};
 use super::live_crowd::Crowd;

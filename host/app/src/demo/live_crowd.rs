@@ -26,28 +26,31 @@ const CORRECTIONS: f64 = 0.2;
 const LEAST_PLEASED: f64 = 0.3;
 /// Users of the crowd.
 const USERS: usize = 150;
-/// Users who are asked before and after, and say nothing to the gateway.
+/// Held-out users. Their satisfaction is measured before and after; they give no feedback.
 const HELD_OUT: usize = 60;
 /// Sessions at a time.
 const AT_ONCE: usize = 8;
 /// Most bytes of an answer of the gateway.
 const ANSWER_BYTES: usize = 1 << 20;
 
-/// Numbers from a seed (SplitMix64).
+/// Numbers from a seed.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(super) struct Chance {
+    seed: u64,
+    purpose: &'static str,
+    /// Numbers so far.
+    drawn: u64,
+}
 
 impl Chance {
     /// From a seed, for one purpose.
-    pub(super) fn new(seed: u64, purpose: &str) -> Self {
-        Self(clawhost_core::derive_seed(seed, purpose, 0))
+    pub(super) fn new(seed: u64, purpose: &'static str) -> Self {
+        Self { seed, purpose, drawn: 0 }
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.drawn += 1;
+        clawhost_core::derive_seed(self.seed, self.purpose, self.drawn)
     }
 
     fn below(&mut self, count: usize) -> usize {
@@ -103,7 +106,7 @@ struct Planned {
     user: String,
     topic: usize,
     wanted: &'static str,
-    /// What its user says of it. `None`: nothing, and its client lets nobody learn from it.
+    /// The feedback of its user. `None`: the user is held out, and the session is kept out of learning.
     feedback: Option<Feedback>,
 }
 

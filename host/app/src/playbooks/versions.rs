@@ -1,13 +1,12 @@
 //! Versions of a playbook: comparison and rollback. Versions are added and never removed.
 
 use super::served::{document, ledger, pick};
-use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{
-    Clock, LearningStore as _, LeaseMode, LeaseSubject, Leases as _, PlaybookLedger, PlaybookVersion, StoreReader,
-};
+use crate::workspace::hold_playbook;
+use crate::{AppError, Workspace};
+use clawhost_core::{Clock, LearningStore as _, PlaybookLedger, PlaybookVersion, StoreReader};
 use clawhost_learn::LearnError;
 use clawhost_learn::playbook::{Difference, Lineage, Playbook};
-use clawhost_store::{FileLeases, Store};
+use clawhost_store::Store;
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -82,9 +81,7 @@ impl PlaybookWriter {
 
     /// As [`rollback`].
     pub(crate) async fn rollback(&self, name: &str, to: Option<u64>) -> Result<RolledBack, AppError> {
-        let subject = LeaseSubject::Playbook(name.to_owned());
-        let held = FileLeases::new(&self.folder).acquire(&subject, LeaseMode::Exclusive)?;
-        let _held = held.ok_or_else(|| RequestError::PlaybookBusy { playbook: name.to_owned() })?;
+        let _held = hold_playbook(&self.folder, name)?;
         let (number, playbook) = target(&*self.reader()?, name, to)?;
         let why = format!("rolled back to version {number}");
         let added = add(self, name, &playbook, None, why).await?;

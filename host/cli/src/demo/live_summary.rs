@@ -17,7 +17,7 @@ pub(super) fn json(demo: &LiveDemo, found: &LiveProof) -> anyhow::Result<()> {
 
 pub(super) fn text(found: &LiveProof) -> anyhow::Result<()> {
     let mut out = crate::terminal::stdout();
-    writeln!(out, "Answers that are as their users want them, of users who never said anything:")?;
+    writeln!(out, "Share of answers that held-out users, who give no feedback, want:")?;
     let mut table = crate::episodes::table(&["gateway", "share", "95 % interval"]);
     let rows = [
         ("before", found.heldout_before),

@@ -62,7 +62,7 @@ pub(super) fn check_live(doubts: &[LiveDoubt], rounds: u64) -> anyhow::Result<()
         return Ok(());
     }
     let words = |doubt: &LiveDoubt| match doubt {
-        LiveDoubt::NotImproved => "users who said nothing are not measurably more satisfied".to_owned(),
+        LiveDoubt::NotImproved => "held-out users are not measurably more satisfied".to_owned(),
         LiveDoubt::ControlAsGood(arm) => {
             let control = match arm {
                 LiveArm::Learned => "the gateway itself",

@@ -11,5 +11,5 @@ mod waiting;
 pub use allowance::Allowance;
 pub use evolve::{EvolutionReport, ReflectorAnswers};
 pub use gate::{GateReport, GateUse};
-pub use reflect::Reflections;
+pub use reflect::{Reflections, shown_entry};
 pub use stage::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting};

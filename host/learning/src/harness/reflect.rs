@@ -114,7 +114,8 @@ impl Knowledge {
     }
 }
 
-fn shown_entry(entry: &Entry) -> clawhost_core::Entry {
+/// An entry as reflectors receive it.
+pub fn shown_entry(entry: &Entry) -> clawhost_core::Entry {
     clawhost_core::Entry {
         id: entry.id.0.clone(),
         text: entry.lesson.line(),

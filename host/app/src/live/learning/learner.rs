@@ -263,7 +263,7 @@ impl LiveLearner {
             };
             let served = (&newest.playbook, previous.as_ref());
             let next = state.trials.carry_out(decision, served, &mut known.tally, now);
-            let why = said(decision, &name);
+            let why = reason(decision, &name);
             tracing::info!("{why}");
             change.version = next.map(|playbook| PlaybookVersion {
                 name: name.clone(),
@@ -362,7 +362,7 @@ fn version(folder: &Path, name: &str, number: u64) -> Result<Playbook, AppError>
 }
 
 /// A decision for people: the reason of a version.
-fn said(decision: &Decision, name: &str) -> String {
+fn reason(decision: &Decision, name: &str) -> String {
     let measured = |estimate: &clawhost_learn::live::LiveEstimate| {
         let (low, high) = estimate.interval;
         let sessions = estimate.rewarded();

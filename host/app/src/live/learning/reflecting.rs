@@ -2,14 +2,12 @@
 
 use crate::AppError;
 use clawhost_core::{
-    CORRECTION, Change, Context, Entry as ShownEntry, Episode, Evidence, Failure, FailureKind, Message, Origin,
-    Playbook as Shown, Proposal, RewardRecord, RewardSource, Role, StoreReader, Verdict, Withheld, derive_seed,
-    standing,
+    CORRECTION, Change, Context, Episode, Evidence, Failure, FailureKind, Message, Origin, Playbook as Shown, Proposal,
+    RewardRecord, RewardSource, Role, StoreReader, Verdict, Withheld, derive_seed, standing,
 };
-use clawhost_learn::Entry;
 use clawhost_learn::live::trials::LiveTrials;
 use clawhost_learn::playbook::Playbook;
-use clawhost_learning::Reflecting;
+use clawhost_learning::{Reflecting, shown_entry};
 use std::sync::Arc;
 
 use super::drawing::user_number;
@@ -99,16 +97,6 @@ pub(super) fn session(
     let user = taught.origin.session().and_then(|session| session.user.clone());
     let teacher = user_number(run.live_owner(), user.as_deref());
     Ok(Some(TaughtSession { episode: Arc::new(taught), name: name.to_owned(), teacher }))
-}
-
-fn shown_entry(entry: &Entry) -> ShownEntry {
-    ShownEntry {
-        id: entry.id.0.clone(),
-        text: entry.lesson.line(),
-        tags: entry.tags.clone(),
-        needs: entry.needs.iter().map(|need| need.0.clone()).collect(),
-        extra: vec![("status".to_owned(), entry.status.name().to_owned())],
-    }
 }
 
 /// The playbook as reflectors get it.

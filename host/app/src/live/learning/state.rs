@@ -25,7 +25,7 @@ pub(crate) struct TrialsState {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Progress {
     format: u32,
-    /// Number of the last ended episode that reflectors have seen, or that says nothing to them. `None`: none was looked at.
+    /// Number of the last ended episode that was passed to reflectors, or had nothing to reflect on. `None`: before the first look.
     pub(crate) ended: Option<u64>,
     /// Number of the last memory whose correction reflectors have seen.
     pub(crate) remembered: Option<u64>,
@@ -112,7 +112,7 @@ impl TrialsState {
             let Some(last) = page.last() else { return Ok(tally) };
             behind = last.place;
             for entered in &page {
-                // What another version of the program wrote says nothing.
+                // A document of another version of the program is skipped.
                 if let Ok(draws) = serde_json::from_str::<SessionDraws>(&entered.document) {
                     tally.observe(&draws, entered.reward).unwrap_or_else(|error| {
                         tracing::warn!("session {} of the trials of {playbook} is left out: {error}", entered.place);

@@ -34,7 +34,7 @@ pub const SERVED: f64 = 0.9;
 pub const MOST_HELD_OUT: usize = 32;
 /// Most lessons on trial. Those that apply to the same sessions share them, so that more of them would take longer than one after another.
 pub const MOST_ON_TRIAL: usize = 8;
-/// Most served lessons of live trials. Their sums stay in memory, and nobody reviews a playbook of more.
+/// Most served lessons of live trials. The limit bounds the memory for their sums.
 pub const MOST_ADMITTED: usize = 200;
 
 /// How lessons are tried.

@@ -45,7 +45,7 @@ pub struct SessionDraws {
 #[derive(Debug, Clone)]
 pub struct Tally {
     credit: LiveCredit,
-    /// Lessons whose trial has ended: later sessions that were drawn before the end say nothing more.
+    /// Lessons whose trial has ended. Their draws are ignored in sessions that enter after the end.
     ended: BTreeSet<EntryId>,
     /// The newest version, beside the one before.
     versions: Option<(u64, Concurrent)>,
