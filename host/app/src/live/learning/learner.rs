@@ -290,7 +290,7 @@ impl LiveLearner {
             self.store.change_trials(change).await?;
             self.insight.update(&known.state, &known.tally, &self.settings);
         }
-        Ok(lease.is_some() && (is_full || decision.is_some()))
+        Ok(!is_newest || lease.is_some() && (is_full || decision.is_some()))
     }
 }
 

@@ -15,6 +15,7 @@ use clawhost_gateway::{GuidanceChoice, Guide as _, Guiding};
 use clawhost_learn::live::trials::EndReason;
 use clawhost_testkit::SetClock;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const RUN: &str = "run-live";
@@ -25,6 +26,8 @@ const DEADLINE_MS: u64 = 60_000;
 struct Stated {
     fails: AtomicBool,
     calls: AtomicU64,
+    /// A version that somebody else adds while it is asked.
+    meanwhile: Mutex<Option<(Arc<Store>, PlaybookVersion)>>,
 }
 
 impl Stated {
@@ -58,6 +61,10 @@ impl Reflector for Stated {
 
     async fn reflect(&self, _: &Context, _: &ShownPlaybook, group: &[Arc<Episode>]) -> Result<Vec<Proposal>, Failure> {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some((store, version)) = meanwhile {
+            store.add_version(version, None).await.unwrap();
+        }
         if self.fails.load(Ordering::Relaxed) {
             return Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "no answer"));
         }
@@ -283,6 +290,22 @@ fn parts(workspace: &Workspace, section: &LearningSection, reflector: &Arc<State
     (guide, learner)
 }
 
+/// A version of the playbook that a person wrote.
+fn version(lessons: &[&str]) -> PlaybookVersion {
+    let entries =
+        lessons.iter().map(|text| clawhost_learn::Entry::new(clawhost_learn::Lesson::read(text), "operator")).collect();
+    let playbook = Playbook { entries, ..Playbook::default() };
+    PlaybookVersion {
+        name: "live".into(),
+        number: 0,
+        digest: playbook.digest(),
+        document: serde_json::json!(playbook),
+        why: "by hand".into(),
+        run: None,
+        created_at: 1,
+    }
+}
+
 /// The crowd likes metres.
 fn likes_metres(session: &Session) -> f64 {
     if session.text.contains("Use metres.") { 0.9 } else { 0.3 }
@@ -346,22 +369,6 @@ async fn what_is_decided_does_not_depend_on_when_it_looks_or_restarts() {
 #[tokio::test]
 async fn a_worse_version_is_rolled_back_by_itself() {
     let mut bench = Bench::new("previous_share = 0.3\n").await;
-    let version = |lessons: &[&str]| {
-        let entries = lessons
-            .iter()
-            .map(|text| clawhost_learn::Entry::new(clawhost_learn::Lesson::read(text), "operator"))
-            .collect();
-        let playbook = Playbook { entries, ..Playbook::default() };
-        PlaybookVersion {
-            name: "live".into(),
-            number: 0,
-            digest: playbook.digest(),
-            document: serde_json::json!(playbook),
-            why: "by hand".into(),
-            run: None,
-            created_at: 1,
-        }
-    };
     bench.workspace.store().add_version(version(&["Be kind."]), None).await.unwrap();
     bench.learn().await;
     bench.workspace.store().add_version(version(&["Be kind.", "Be rude."]), None).await.unwrap();
@@ -500,6 +507,26 @@ async fn a_reflector_that_fails_for_a_day_is_asked_seldom_and_misses_no_session(
     bench.pass_time(2 * 60 * 60 * 1000);
     bench.learn().await;
     assert_eq!(bench.trials().on_trial()[0].teachers, 3);
+}
+
+#[tokio::test]
+async fn a_version_that_comes_while_a_reflector_is_asked_is_kept() {
+    let mut bench = Bench::new("").await;
+    bench.learn().await;
+    bench.taught("Use metres.").await;
+    for number in 0..160 {
+        let session = bench.session(&format!("u{}", number % 40), None).await;
+        bench.thumb(session.id, likes_metres(&session) > 0.5).await;
+    }
+    bench.pass_time(DEADLINE_MS);
+    *bench.reflector.meanwhile.lock().unwrap() = Some((bench.workspace.store(), version(&["Be kind."])));
+    bench.learn().await;
+    let versions = bench.versions();
+    assert_eq!(versions.len(), 2, "{versions:?}");
+    assert!(versions[0] == "by hand" && versions[1].starts_with("a live trial found that"), "{versions:?}");
+    let newest = bench.workspace.reader().unwrap().newest_version("live").unwrap().unwrap();
+    let lessons: Vec<String> = document(&newest).unwrap().entries.iter().map(|entry| entry.lesson.line()).collect();
+    assert_eq!(lessons, ["Be kind.", "Use metres."]);
 }
 
 #[tokio::test]
