@@ -240,42 +240,13 @@ impl LiveLearner {
         // A version that came while reflectors were asked is followed in the next pass, before anything is decided.
         let is_newest = newest_number(&self.folder, &name)? == newest.number;
         let lease = lease.filter(|_| is_newest);
-        let mut decision = None;
-        for (draw, reward) in enters.into_iter().filter(|_| lease.is_some()) {
-            let draws = serde_json::from_str::<SessionDraws>(&draw.document).map_err(|error| error.to_string());
-            let observed =
-                draws.and_then(|draws| known.tally.observe(&draws, reward).map_err(|error| error.to_string()));
-            // It enters all the same, so that it holds up no other.
-            if let Err(why) = observed {
-                tracing::warn!("session {}/{} is left out of the trials: {why}", draw.run, draw.episode);
-            }
-            change.enters.push((draw.number, reward));
-            decision = state.trials.decide(&known.tally, &self.settings)?;
-            // What enters later belongs to what is served then.
-            if decision.is_some() {
-                break;
-            }
-        }
+        let enters = if lease.is_some() { enters } else { Vec::new() };
+        let decision = enter(known, enters, &self.settings, &mut change)?;
         if let Some(decision) = &decision {
-            let previous = match decision {
-                Decision::RollBack { to, .. } => Some(version(&self.folder, &name, *to)?),
-                _ => None,
-            };
-            let served = (&newest.playbook, previous.as_ref());
-            let next = state.trials.carry_out(decision, served, &mut known.tally, now);
-            let why = reason(decision, &name);
-            tracing::info!("{why}");
-            change.version = next.map(|playbook| PlaybookVersion {
-                name: name.clone(),
-                // The store assigns the number.
-                number: 0,
-                digest: playbook.digest(),
-                document: serde_json::json!(playbook),
-                why,
-                run: None,
-                created_at: now,
-            });
+            change.version = self.carried_out(decision, &newest.playbook, &name, now)?;
         }
+        let Some((_, known)) = self.known.as_mut() else { return Ok(false) };
+        let state = &mut known.state;
         while self.section.live_trials
             && let Some(trial) = state.trials.begin(now)
         {
@@ -292,6 +263,56 @@ impl LiveLearner {
         }
         Ok(!is_newest || lease.is_some() && (is_full || decision.is_some()))
     }
+
+    /// Carries a decision out. Returns the new version that it makes, if it makes one.
+    fn carried_out(
+        &mut self,
+        decision: &Decision,
+        served: &Playbook,
+        name: &str,
+        now: u64,
+    ) -> Result<Option<PlaybookVersion>, AppError> {
+        let Some((_, Known { state, tally, .. })) = self.known.as_mut() else { return Ok(None) };
+        let previous = match decision {
+            Decision::RollBack { to, .. } => Some(version(&self.folder, name, *to)?),
+            _ => None,
+        };
+        let next = state.trials.carry_out(decision, (served, previous.as_ref()), tally, now);
+        let why = reason(decision, name);
+        tracing::info!("{why}");
+        Ok(next.map(|playbook| PlaybookVersion {
+            name: name.to_owned(),
+            // The store assigns the number.
+            number: 0,
+            digest: playbook.digest(),
+            document: serde_json::json!(playbook),
+            why,
+            run: None,
+            created_at: now,
+        }))
+    }
+}
+
+/// Lets sessions enter, in their order, until one of them decides something: what enters later belongs to what is served then.
+fn enter(
+    known: &mut Known,
+    enters: Vec<(WaitingDraw, Option<f64>)>,
+    settings: &TrialSettings,
+    change: &mut TrialsChange,
+) -> Result<Option<Decision>, AppError> {
+    for (draw, reward) in enters {
+        let draws = serde_json::from_str::<SessionDraws>(&draw.document).map_err(|error| error.to_string());
+        let observed = draws.and_then(|draws| known.tally.observe(&draws, reward).map_err(|error| error.to_string()));
+        // It enters all the same, so that it holds up no other.
+        if let Err(why) = observed {
+            tracing::warn!("session {}/{} is left out of the trials: {why}", draw.run, draw.episode);
+        }
+        change.enters.push((draw.number, reward));
+        if let Some(decision) = known.state.trials.decide(&known.tally, settings)? {
+            return Ok(Some(decision));
+        }
+    }
+    Ok(None)
 }
 
 /// What the store has of the trials of a playbook. It reads all sessions that have entered.
