@@ -15,6 +15,7 @@
 mod environments;
 pub mod guests;
 mod identity;
+mod live;
 mod models;
 mod observers;
 mod reflectors;
@@ -26,6 +27,7 @@ mod world;
 
 pub use environments::{Counting, Fails, Handy, Lights, SeenCalls, is_right, lights, right};
 pub use identity::{about, identity};
+pub use live::live_run;
 pub use models::{Caller, Parrot};
 pub use observers::{Silent, Watching};
 pub use reflectors::{Proposer, Shown, lesson};

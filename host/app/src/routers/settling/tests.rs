@@ -5,10 +5,10 @@ use crate::WorkspaceSettings;
 use clawhost_core::{
     Ending, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch, ExchangeOutcome, ExchangeRow, Failure,
     FailureKind, Feedback, Judged, Live, LiveSession, LiveStore as _, ModelRequest, OpenEpisode, Recorded,
-    RoutedExchange, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage, code,
+    RoutedExchange, RunId, Usage, code,
 };
 use clawhost_gateway::{Chooser as _, Choosing};
-use clawhost_testkit::SetClock;
+use clawhost_testkit::{SetClock, live_run};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -53,19 +53,7 @@ impl Bench {
         let workspace = opened(folder.path(), &clock);
         std::fs::create_dir(super::super::routers_folder(folder.path())).unwrap();
         std::fs::write(file(folder.path(), "toml"), text).unwrap();
-        let run = RunRecord {
-            id: RunId(RUN.into()),
-            parent: None,
-            kind: RunKind::Live,
-            environment: "agents".into(),
-            state_id: golden().state_id,
-            config: SpecDocument::none(),
-            basis: serde_json::json!("live"),
-            planned: 0,
-            created_at: 1,
-            labels: RunLabels::default(),
-        };
-        workspace.store().begin_run(&run).await.unwrap();
+        workspace.store().begin_run(&live_run(RUN, golden().state_id)).await.unwrap();
         let (settling, live) = (Settling::new(&workspace), live(folder.path()));
         Self { folder, workspace, clock, settling, live, sessions: 0 }
     }

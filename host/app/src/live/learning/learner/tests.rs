@@ -8,12 +8,11 @@ use clawhost_core::{
     About, Change, Context, Entry as ShownEntry, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch,
     ExchangeOutcome, ExchangeRow, Failure, FailureKind, Feedback, FeedbackStore as _, Judged, LearningStore as _, Live,
     LiveSession, LiveStore as _, Message, ModelRequest, OpenEpisode, Origin, Playbook as ShownPlaybook, PluginIdentity,
-    Proposal, Recorded, Reflector, Role, RunId, RunKind, RunLabels, RunRecord, SpecDocument, Usage, WaitingFeedback,
-    code,
+    Proposal, Recorded, Reflector, Role, RunId, Usage, WaitingFeedback, code,
 };
 use clawhost_gateway::{GuidanceChoice, Guide as _, Guiding};
 use clawhost_learn::live::trials::EndReason;
-use clawhost_testkit::SetClock;
+use clawhost_testkit::{SetClock, about, identity, live_run};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,41 +21,36 @@ const RUN: &str = "run-live";
 const DEADLINE_MS: u64 = 60_000;
 
 /// Proposes the corrections that the host states, as the reflector without a model does.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stated {
+    identity: PluginIdentity,
+    about: About,
     fails: AtomicBool,
     calls: AtomicU64,
     /// A version that somebody else adds while it is asked.
     meanwhile: Mutex<Option<(Arc<Store>, PlaybookVersion)>>,
 }
 
-impl Stated {
-    fn identity() -> &'static PluginIdentity {
-        static IDENTITY: std::sync::OnceLock<PluginIdentity> = std::sync::OnceLock::new();
-        IDENTITY.get_or_init(|| PluginIdentity {
-            name: "stated".into(),
-            version: "1".into(),
-            digest: clawhost_core::Digest::of(b"stated"),
-        })
+impl Default for Stated {
+    fn default() -> Self {
+        Self {
+            identity: identity("stated"),
+            about: about("stated"),
+            fails: AtomicBool::default(),
+            calls: AtomicU64::default(),
+            meanwhile: Mutex::default(),
+        }
     }
 }
 
 #[async_trait]
 impl Reflector for Stated {
     fn identity(&self) -> &PluginIdentity {
-        Self::identity()
+        &self.identity
     }
 
     fn about(&self) -> &About {
-        static ABOUT: std::sync::OnceLock<About> = std::sync::OnceLock::new();
-        ABOUT.get_or_init(|| About {
-            name: "stated".into(),
-            version: "1".into(),
-            summary: String::new(),
-            features: vec![],
-            options: vec![],
-            extra: vec![],
-        })
+        &self.about
     }
 
     async fn reflect(&self, _: &Context, _: &ShownPlaybook, group: &[Arc<Episode>]) -> Result<Vec<Proposal>, Failure> {
@@ -108,20 +102,7 @@ impl Bench {
         clock.0.store(1_000_000, Ordering::Relaxed);
         let settings = WorkspaceSettings { clock: Some(clock.clone()), ..WorkspaceSettings::new(folder.path()) };
         let workspace = Workspace::open(settings).unwrap();
-        let golden = golden();
-        let run = RunRecord {
-            id: RunId(RUN.into()),
-            parent: None,
-            kind: RunKind::Live,
-            environment: "agents".into(),
-            state_id: golden.state_id,
-            config: SpecDocument::none(),
-            basis: serde_json::json!("live"),
-            planned: 0,
-            created_at: 1,
-            labels: RunLabels::default(),
-        };
-        workspace.store().begin_run(&run).await.unwrap();
+        workspace.store().begin_run(&live_run(RUN, golden().state_id)).await.unwrap();
         let head =
             format!("[learning]\nlive_trials = true\ntrial_share = 0.5\ndeadline_seconds = {}\n", DEADLINE_MS / 1000);
         let section = crate::GatewayFile::parse(&format!("{head}{config}")).unwrap().learning;
