@@ -1,10 +1,10 @@
 //! A data folder per test, plugins that are compiled once, and a clock with a constant time.
 
-use crate::guests;
+use crate::{compiled, guests};
 use clawhost_app::{Workspace, WorkspaceSettings};
 use clawhost_core::Clock;
 use clawhost_run_config::{RunSpec, RunSpecPatch, Verb};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A clock with a constant time, so that records depend only on the played episodes.
@@ -20,37 +20,37 @@ impl Clock for Still {
     }
 }
 
+/// A data folder in which plugins that other tests have used are compiled already.
+fn with_compiled() -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    compiled::lend(data.path());
+    data
+}
+
 /// A data folder, and the guests.
 pub(crate) struct Bench {
     pub(crate) guests: PathBuf,
     pub(crate) data: tempfile::TempDir,
 }
 
+impl Drop for Bench {
+    fn drop(&mut self) {
+        compiled::take_back(self.data.path());
+    }
+}
+
 impl Bench {
-    /// A bench, or `None` to skip.
+    /// A bench with what other tests have compiled, or `None` to skip.
     pub(crate) fn new(test: &str) -> Option<Self> {
         let guests = guests::folder_or_skip(test)?;
-        Some(Self { guests, data: tempfile::tempdir().unwrap() })
+        Some(Self { guests, data: with_compiled() })
     }
 
-    /// Another bench with compiled plugins.
+    /// Another bench in which the plugins of this one are compiled.
     #[allow(dead_code, reason = "not every suite begins anew so often")]
     pub(crate) fn warm(&self) -> Self {
-        fn copy(from: &Path, to: &Path) {
-            std::fs::create_dir_all(to).unwrap();
-            for entry in std::fs::read_dir(from).unwrap().flatten() {
-                let (path, copied) = (entry.path(), to.join(entry.file_name()));
-                if path.is_dir() {
-                    copy(&path, &copied);
-                } else {
-                    std::fs::copy(&path, &copied).unwrap();
-                }
-            }
-        }
-        let data = tempfile::tempdir().unwrap();
-        copy(&self.data.path().join("cache"), &data.path().join("cache"));
-        std::fs::copy(self.data.path().join("host.key"), data.path().join("host.key")).unwrap();
-        Self { guests: self.guests.clone(), data }
+        compiled::take_back(self.data.path());
+        Self { guests: self.guests.clone(), data: with_compiled() }
     }
 
     /// The settings of the workspace.

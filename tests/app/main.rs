@@ -9,6 +9,8 @@
 )]
 
 mod bench;
+#[path = "../common/compiled.rs"]
+mod compiled;
 #[path = "../common/guests.rs"]
 mod guests;
 

@@ -1,9 +1,16 @@
 //! The program with a data folder per test.
 
-use crate::guests;
+use crate::{compiled, guests};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+/// A data folder in which plugins that other tests have used are compiled already.
+fn with_compiled() -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    compiled::lend(data.path());
+    data
+}
 
 /// A data folder, and the guests.
 pub(crate) struct Bench {
@@ -11,36 +18,36 @@ pub(crate) struct Bench {
     pub(crate) data: tempfile::TempDir,
 }
 
+impl Drop for Bench {
+    fn drop(&mut self) {
+        compiled::take_back(self.data.path());
+    }
+}
+
 impl Bench {
-    /// A bench, or `None` to skip.
+    /// A bench with what other tests have compiled, or `None` to skip.
     pub(crate) fn new(test: &str) -> Option<Self> {
+        let guests = guests::folder_or_skip(test)?;
+        Some(Self { guests, data: with_compiled() })
+    }
+
+    /// A bench with an empty data folder, or `None` to skip.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn empty(test: &str) -> Option<Self> {
         let guests = guests::folder_or_skip(test)?;
         Some(Self { guests, data: tempfile::tempdir().unwrap() })
     }
 
-    /// Another, empty data folder.
+    /// Another data folder without records.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn fresh(&self) -> Self {
-        Self { guests: self.guests.clone(), data: tempfile::tempdir().unwrap() }
+        Self { guests: self.guests.clone(), data: with_compiled() }
     }
 
-    /// Another data folder in which the plugins are compiled, so that runs begin at once.
+    /// Another data folder in which the plugins of this one are compiled, so that runs begin at once.
     pub(crate) fn warm(&self) -> Self {
-        fn copy(from: &Path, to: &Path) {
-            std::fs::create_dir_all(to).unwrap();
-            for entry in std::fs::read_dir(from).unwrap().flatten() {
-                let (path, copied) = (entry.path(), to.join(entry.file_name()));
-                if path.is_dir() {
-                    copy(&path, &copied);
-                } else {
-                    std::fs::copy(&path, &copied).unwrap();
-                }
-            }
-        }
-        let other = self.fresh();
-        copy(&self.data.path().join("cache"), &other.data.path().join("cache"));
-        std::fs::copy(self.data.path().join("host.key"), other.data.path().join("host.key")).unwrap();
-        other
+        compiled::take_back(self.data.path());
+        self.fresh()
     }
 
     pub(crate) fn guest(&self, name: &str) -> String {

@@ -14,6 +14,8 @@
 
 #[path = "../common/bench.rs"]
 mod bench;
+#[path = "../common/compiled.rs"]
+mod compiled;
 #[path = "../common/guests.rs"]
 mod guests;
 

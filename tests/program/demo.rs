@@ -13,11 +13,17 @@ impl Bench {
     }
 }
 
+/// Whether the proofs that take many minutes without optimisation are wanted. Release builds give them in `cargo xtask demo`.
+fn wants_long_proofs() -> bool {
+    std::env::var_os("CLAWHOST_PROOFS").is_some()
+}
+
 #[test]
-fn the_harness_demo_gives_its_proof_on_five_seeds() {
+fn the_harness_demo_gives_its_proof() {
     let Some(bench) = Bench::new("the_demo_of_the_harness") else { return };
     let (mut lifts, mut small_lifts) = (Vec::new(), Vec::new());
-    for seed in ["1", "2", "3", "4", "5"] {
+    let seeds: &[&str] = if wants_long_proofs() { &["1", "2", "3", "4", "5"] } else { &["3"] };
+    for seed in seeds.iter().copied() {
         let plot = bench.data.path().join("curve.svg");
         let guests = bench.guests.display().to_string();
         let words = ["demo", "harness", "--seed", seed, "--plugins", &guests, "--svg", plot.to_str().unwrap(), "-q"];
@@ -47,13 +53,6 @@ fn the_harness_demo_gives_its_proof_on_five_seeds() {
         }
         assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
         assert_eq!(harness["seeds"], serde_json::json!([seed.parse::<u64>().unwrap()]));
-        if seed == "1" {
-            let mut again = bench.json(&[&words[..], &["--concurrency", "2"]].concat());
-            again.as_object_mut().unwrap().remove("timing");
-            let mut first = document.clone();
-            first.as_object_mut().unwrap().remove("timing");
-            assert_eq!(again, first, "equal seeds give equal documents");
-        }
     }
     let lift = lifts.iter().sum::<f64>() / lifts.len() as f64;
     assert!(lift >= 0.3, "{lifts:?}");
@@ -62,10 +61,25 @@ fn the_harness_demo_gives_its_proof_on_five_seeds() {
 }
 
 #[test]
-fn the_quick_weights_demo_gives_its_proof_on_three_seeds() {
+fn a_demo_with_the_same_seed_gives_the_same_document_however_many_episodes_it_plays_at_once() {
+    let Some(bench) = Bench::new("a_demo_with_the_same_seed") else { return };
+    let document = |concurrency: &str| {
+        let more = ["--iterations", "4", "--seed", "1", "--concurrency", concurrency, "-q", "--json"];
+        let output = bench.demo(&more).output().unwrap();
+        let mut document: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        document.as_object_mut().unwrap().remove("timing");
+        document
+    };
+    assert_eq!(document("1"), document("2"));
+}
+
+#[test]
+fn the_quick_weights_demo_gives_its_proof() {
     let Some(bench) = Bench::new("the_demo_of_the_weights") else { return };
     let guests = bench.guests.display().to_string();
-    for seed in ["1", "2", "3"] {
+    let seeds: &[&str] = if wants_long_proofs() { &["1", "2", "3"] } else { &["2"] };
+    for seed in seeds.iter().copied() {
         let plot = bench.data.path().join("weights.svg");
         let words = ["demo", "weights", "--quick", "--seed", seed, "--plugins", &guests, "--svg"];
         let document = bench.json(&[&words[..], &[plot.to_str().unwrap(), "-q"]].concat());
@@ -90,6 +104,10 @@ fn the_quick_weights_demo_gives_its_proof_on_three_seeds() {
 
 #[test]
 fn the_demo_of_all_layers_gives_its_proof() {
+    if !wants_long_proofs() {
+        eprintln!("skipped the_demo_of_all_layers_gives_its_proof: set CLAWHOST_PROOFS=1");
+        return;
+    }
     let Some(bench) = Bench::new("the_demo_of_all_layers") else { return };
     let guests = bench.guests.display().to_string();
     let document = bench.json(&["demo", "full", "--plugins", &guests, "-q"]);
@@ -150,7 +168,7 @@ fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
 #[cfg(unix)]
 #[test]
 fn a_demo_ends_with_commands_that_can_be_pasted() {
-    let Some(bench) = Bench::new("a_demo_ends_with_commands") else { return };
+    let Some(bench) = Bench::empty("a_demo_ends_with_commands") else { return };
     let home = bench.data.path().join("it's a home");
     let guests = bench.data.path().join("my guests");
     std::fs::create_dir(&guests).unwrap();

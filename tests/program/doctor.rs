@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_doctor_reports_missing_parts_with_consequence_and_remedy() {
-    let Some(bench) = Bench::new("the_doctor_says") else { return };
+    let Some(bench) = Bench::empty("the_doctor_says") else { return };
     // Toolchains are found with the user's own environment.
     let output = bench
         .command(&["doctor", "--json"])

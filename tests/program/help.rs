@@ -26,15 +26,3 @@ fn help_of_a_run_is_short_and_each_command_has_its_own_options() {
     check(&help("eval"), &["--pairs", "--playbook-version", "--against"], &["--iterations", "--resume"]);
     check(&bench.out(&["data", "prune", "--help"]), &["--older-than", "--run", "--keep-size", "--dry-run"], &[]);
 }
-
-#[test]
-fn the_ordinary_program_has_no_failpoints() {
-    if cfg!(feature = "failpoints") {
-        eprintln!("skipped the_ordinary_program_has_no_failpoints: it was built with them");
-        return;
-    }
-    let program = std::fs::read(env!("CARGO_BIN_EXE_clawhost")).unwrap();
-    let holds = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(holds("CLAWHOST_HOME"), "what a program reads is found in it");
-    assert!(!holds("CLAWHOST_ABORT_AFTER_COMMIT"));
-}

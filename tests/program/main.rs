@@ -13,6 +13,8 @@ mod bench;
 #[path = "../common/client.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod client;
+#[path = "../common/compiled.rs"]
+mod compiled;
 #[path = "../common/gate.rs"]
 mod gate;
 #[path = "../common/guests.rs"]
@@ -174,7 +176,7 @@ fn a_reader_that_closes_early_causes_no_error() {
 
 #[test]
 fn inspect_shows_the_permissions_and_writes_nothing() {
-    let Some(bench) = Bench::new("inspect_shows_the_permissions") else { return };
+    let Some(bench) = Bench::empty("inspect_shows_the_permissions") else { return };
     let seen = bench.json(&["inspect", &bench.guest("odd_services")]);
     assert_eq!(seen["plugin"]["world"], "environment");
     assert_eq!(seen["plugin"]["interface"], "clawhost:environment/environment@0.1.0");

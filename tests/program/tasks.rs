@@ -52,7 +52,7 @@ fn tasks_are_listed_by_split_with_references_only_on_request() {
 
 #[test]
 fn listing_tasks_creates_no_data_folder() {
-    let Some(bench) = Bench::new("listing_tasks_creates_no_data_folder") else { return };
+    let Some(bench) = Bench::empty("listing_tasks_creates_no_data_folder") else { return };
     bench.out(&["tasks", &bench.guest("env_shop"), "--split", "test", "--limit", "1"]);
     assert_eq!(std::fs::read_dir(bench.data.path()).unwrap().count(), 0);
 }

@@ -14,6 +14,8 @@ mod agents;
 #[path = "../common/bench.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod bench;
+#[path = "../common/compiled.rs"]
+mod compiled;
 #[path = "../common/guests.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod guests;

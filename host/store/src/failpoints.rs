@@ -21,6 +21,11 @@ impl Failpoint {
         Self { commits: Arc::default(), fail_after, abort_after }
     }
 
+    /// Whether a commit was chosen, if only one that is never reached.
+    pub(crate) fn is_set(&self) -> bool {
+        self.fail_after.is_some() || self.abort_after.is_some()
+    }
+
     /// Commits so far.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::SeqCst)

@@ -51,11 +51,9 @@ impl StoreOptions {
     }
 }
 
-/// Length of the queue of writes: enough to keep the thread busy, and few enough to bound memory.
+/// Length of the queue of writes, and the largest number of writes per transaction: enough to keep the thread busy, and
+/// few enough to bound memory.
 const WAITING: usize = 1024;
-
-/// Largest number of writes per transaction. Failpoints count commits: with them each write is one commit in every run.
-const BATCH: usize = if cfg!(feature = "failpoints") { 1 } else { WAITING };
 
 pub(crate) enum Write {
     Begin(Box<RunRecord>),
@@ -306,11 +304,21 @@ struct Writer {
 }
 
 impl Writer {
+    /// Largest number of writes per transaction. A failpoint counts commits: with one, every write is a commit.
+    fn together(&self) -> usize {
+        #[cfg(feature = "failpoints")]
+        if self.failpoint.is_set() {
+            return 1;
+        }
+        WAITING
+    }
+
     /// Writes until the last sender is dropped. `Break`: a failpoint ended it.
     fn run(mut self, receiver: &mpsc::Receiver<Job>) -> ControlFlow<()> {
+        let together = self.together();
         while let Ok(first) = receiver.recv() {
             let mut batch = Vec::new();
-            for job in std::iter::once(first).chain(receiver.try_iter().take(BATCH - 1)) {
+            for job in std::iter::once(first).chain(receiver.try_iter().take(together - 1)) {
                 match job {
                     Job::Write(waiting) => batch.push(waiting),
                     Job::Judge(judged, reply) => {

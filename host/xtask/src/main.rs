@@ -22,8 +22,7 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "cargo xtask COMMAND
 
   demo        build guests and program in release, then play and score the built-in environments
-  test        build guests, then run every test, doc tests included, and last the program built with failpoints, which dies
-              again and again; further arguments go to `cargo test`, which then runs alone
+  test        build guests, then run every test, doc tests included; further arguments go to `cargo test`
   guests      build every guest into target/guests; equal lock file, toolchain and target give equal bytes in every folder
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
@@ -123,19 +122,13 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 fn test(rest: &[String]) -> Result<()> {
     let folder = guests::build(guests::Which::All)?;
     languages::build(&folder)?;
-    // The guests are built, so no test may be skipped because one is missing.
-    let with_guests = |arguments: &[&str], rest: &[String]| {
-        let mut cargo = cargo();
-        cargo.args(arguments).args(rest).env("CLAWHOST_GUESTS", &folder).env("CLAWHOST_REQUIRE_GUESTS", "1");
-        run(&mut cargo)
-    };
-    with_guests(&["test", "--workspace"], rest)?;
-    if rest.is_empty() {
-        // A separate build, because the ordinary program has no failpoints. It selects the whole workspace, so that libraries
-        // have the same features as above and are built once.
-        let suites = ["--test", "store-failpoints", "--test", "kills", "--test", "crash"];
-        let failpoints = ["test", "--workspace", "--features", "clawhost-cli/failpoints"];
-        with_guests(&[&failpoints[..], &suites[..]].concat(), &[])?;
+    // One build for all: failpoints change nothing until a commit is chosen. The guests are built, so no test may be skipped
+    // because one is missing.
+    let mut cargo = cargo();
+    cargo.arg("test");
+    if !rest.iter().any(|one| one.starts_with("-p") || one.starts_with("--package")) {
+        cargo.args(["--workspace", "--features", "clawhost-cli/failpoints"]);
     }
-    Ok(())
+    cargo.args(rest);
+    run(cargo.env("CLAWHOST_GUESTS", &folder).env("CLAWHOST_REQUIRE_GUESTS", "1"))
 }

@@ -2,7 +2,7 @@
 //! `cargo xtask sbom` lists it. Both tools are pinned, and are installed into `target/tools` if they are not there.
 
 use crate::{cargo, root, run, say, target};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -73,12 +73,48 @@ pub(crate) fn sbom() -> Result<PathBuf> {
     Ok(to)
 }
 
+/// A name that every program contains, so that a search that finds nothing at all is noticed.
+const READ_BY_ALL: &str = "CLAWHOST_HOME";
+
+/// The environment variable with which a program that has failpoints dies at a commit.
+const FAILPOINT: &str = "CLAWHOST_ABORT_AFTER_COMMIT";
+
+/// Refuses a program with failpoints: nothing may make a program that ships die at a commit.
+fn no_failpoints(program: &[u8]) -> Result<()> {
+    let holds = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
+    if !holds(READ_BY_ALL) {
+        bail!("the program does not contain {READ_BY_ALL}, so its texts cannot be searched");
+    }
+    if holds(FAILPOINT) {
+        bail!("the program reads {FAILPOINT}: it was built with failpoints, and must not ship");
+    }
+    Ok(())
+}
+
 /// Builds the program as it ships, and the list of its parts beside it.
 pub(crate) fn release() -> Result<()> {
     run(cargo().args(["build", "--locked", "--profile", "dist", "--package", "clawhost-cli"]))?;
-    let list = sbom()?;
     let folder = target()?.join("dist");
+    let program = folder.join(format!("clawhost{}", std::env::consts::EXE_SUFFIX));
+    no_failpoints(&std::fs::read(&program).with_context(|| program.display().to_string())?)?;
+    let list = sbom()?;
     std::fs::copy(&list, folder.join(SBOM)).with_context(|| folder.display().to_string())?;
     say(&format!("{}: the program and {SBOM}", folder.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_failpoints_does_not_ship() {
+        let check = |program: &[u8], expect: &str| match no_failpoints(program) {
+            Ok(()) => assert_eq!("ships", expect),
+            Err(error) => assert!(error.to_string().contains(expect), "{error}"),
+        };
+        check(b"\x7fELF CLAWHOST_HOME CLAWHOST_KEY", "ships");
+        check(b"\x7fELF CLAWHOST_HOME CLAWHOST_ABORT_AFTER_COMMIT", "built with failpoints");
+        check(b"\x7fELF", "cannot be searched");
+    }
 }
