@@ -84,6 +84,22 @@ async fn nobody_without_the_admins_key_sees_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ended_sessions_have_pages_with_addresses() {
+    let (_stub, bench) = bench().await;
+    let cookie = log_in(&bench).await;
+    let shown = async |page: &str| get(&bench, &format!("/dashboard{page}"), &[("cookie", &cookie)]).await;
+    let (first, second) = (shown("?page=1").await, shown("?page=2").await);
+    assert_eq!((first.status, second.status), (200, 200));
+    assert!(first.body.contains("0 sessions have ended") && !first.body.contains("<nav"), "{}", first.body);
+    assert!(second.body.contains("0 sessions have ended"), "{}", second.body);
+    for page in ["?page=0", "?page=-1", "?page=x", "?page=99999999999999999999"] {
+        let refused = shown(page).await;
+        assert_eq!(refused.status, 422, "{page}");
+        assert!(refused.body.contains("page: must be a number from 1"), "{}", refused.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_clients_and_models_say_is_text_of_the_page() {
     let (_stub, bench) = bench().await;
     let cookie = log_in(&bench).await;

@@ -2,8 +2,8 @@
 
 use crate::records::{episode, filled, opened, put, recorded_as, run};
 use clawhost_core::{
-    Ending, Episode, EpisodeFilter, EpisodeOrigin, EpisodeReader as _, EpisodeStore as _, ExpectedVerdict,
-    FailureFilter, LiveSession, RewardFilter, RewardSource, RunId, RunKind, RunRecord,
+    Ending, Episode, EpisodeFilter, EpisodeOrder, EpisodeOrigin, EpisodeReader as _, EpisodeStore as _,
+    ExpectedVerdict, FailureFilter, LiveSession, RewardFilter, RewardSource, RunId, RunKind, RunRecord,
 };
 use clawhost_store::Reader;
 use std::path::Path;
@@ -80,7 +80,7 @@ async fn live_episodes_are_newest_first_on_request_and_counted_whatever_the_limi
     });
     put(&store, all.into()).await.unwrap();
     let of_live = EpisodeFilter::of(&RunId("run-live".into()));
-    let newest = |filter: &EpisodeFilter| EpisodeFilter { is_live_newest_first: true, ..filter.clone() };
+    let newest = |filter: &EpisodeFilter| EpisodeFilter { order: EpisodeOrder::LiveNewestFirst, ..filter.clone() };
     let check = |filter: EpisodeFilter, expect: &[&str]| {
         assert_eq!(selected(folder.path(), &filter), expect, "{filter:?}");
     };
@@ -93,4 +93,32 @@ async fn live_episodes_are_newest_first_on_request_and_counted_whatever_the_limi
     let counted = |filter: EpisodeFilter| reader.count_episodes(&filter).unwrap();
     assert_eq!(counted(EpisodeFilter { limit: Some(1), ..all.clone() }), 6);
     assert_eq!(counted(EpisodeFilter { failure: Some(FailureFilter::Any), limit: Some(0), ..all }), 2);
+}
+
+#[tokio::test]
+async fn live_episodes_of_several_runs_are_listed_by_time_in_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = filled(folder.path(), "run-a", 3).await;
+    for (name, times) in [("run-one", [40, 20]), ("run-other", [30, 20])] {
+        store.begin_run(&RunRecord { kind: RunKind::Live, ..run(name) }).await.unwrap();
+        let session = LiveSession::new("s", "a", "m");
+        let rows = (0..).zip(times).map(|(index, created_at)| {
+            let origin = EpisodeOrigin::live(session.clone());
+            recorded_as(Episode { origin, verdicts: Vec::new(), created_at, ..episode(name, index) })
+        });
+        put(&store, rows.collect()).await.unwrap();
+    }
+    let all = EpisodeFilter { is_live: true, order: EpisodeOrder::NewestFirst, ..EpisodeFilter::default() };
+    let check = |skip, limit, expect: &[&str]| {
+        let filter = EpisodeFilter { skip, limit, ..all.clone() };
+        assert_eq!(selected(folder.path(), &filter), expect, "{filter:?}");
+    };
+    // Of equal times the one that was stored last is first.
+    let [a, b, c, d] = ["run-one/ep-0000", "run-other/ep-0000", "run-other/ep-0001", "run-one/ep-0001"];
+    check(0, None, &[a, b, c, d]);
+    check(0, Some(3), &[a, b, c]);
+    check(3, Some(3), &[d]);
+    check(4, Some(3), &[]);
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.count_episodes(&EpisodeFilter { skip: 3, limit: Some(1), ..all }).unwrap(), 4);
 }

@@ -4,8 +4,8 @@ use crate::runs::{RunChoice, choose_runs, run_id};
 use crate::{AppError, RequestError};
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    DamagedRecord, Ending, Episode, EpisodeFilter, EpisodeProgress, EpisodeRow, EpisodeState, FailureFilter, Limits,
-    OpenEpisode, RewardFilter, RunId, RunKind, StoreError, StoreReader,
+    DamagedRecord, Ending, Episode, EpisodeFilter, EpisodeOrder, EpisodeProgress, EpisodeRow, EpisodeState,
+    FailureFilter, Limits, OpenEpisode, RewardFilter, RunId, RunKind, StoreError, StoreReader,
 };
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -49,13 +49,11 @@ impl EpisodeQuery {
     /// The selected runs with the store's filters at a time (milliseconds since 1970).
     fn selection(&self, reader: &dyn StoreReader, now: u64) -> Result<Selection, AppError> {
         let filter = EpisodeFilter {
-            run: None,
             failure: self.failure.clone(),
             reward: self.reward,
             task: self.task.clone(),
             pending_at: self.is_pending.then_some(now),
-            is_live_newest_first: false,
-            limit: None,
+            ..EpisodeFilter::default()
         };
         let runs = match &self.runs {
             RunChoice::All => return Ok(Selection { runs: None, filters: vec![filter], is_live: true }),
@@ -114,7 +112,8 @@ pub fn list_episodes(
     let Selection { runs, filters, is_live } = query.selection(reader, now)?;
     let (mut rows, mut damaged, mut matching) = (Vec::new(), Vec::new(), 0);
     for filter in filters {
-        let filter = EpisodeFilter { is_live_newest_first: is_live, limit, ..filter };
+        let order = if is_live { EpisodeOrder::LiveNewestFirst } else { EpisodeOrder::OfRuns };
+        let filter = EpisodeFilter { order, limit, ..filter };
         let listed = reader.list_episodes(&filter)?;
         rows.extend(listed.rows);
         damaged.extend(listed.damaged);

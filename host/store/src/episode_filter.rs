@@ -5,8 +5,8 @@ use crate::reader::sql_limit;
 use clawhost_core::{EpisodeFilter, FailureFilter, RewardFilter};
 use rusqlite::types::Value;
 
-/// An SQL condition with the values of its placeholders in order. The last value is the limit, whose placeholder
-/// follows the condition.
+/// An SQL condition with the values of its placeholders in order. The last two values are the limit and the number of results
+/// to leave out, whose placeholders follow the condition.
 pub(crate) struct Selected {
     pub(crate) condition: String,
     pub(crate) values: Vec<Value>,
@@ -14,7 +14,7 @@ pub(crate) struct Selected {
 
 /// The condition of a filter on the view `episode_rows`.
 pub(crate) fn select(filter: &EpisodeFilter) -> Selected {
-    let EpisodeFilter { run, failure, reward, task, pending_at, is_live_newest_first: _, limit } = filter;
+    let EpisodeFilter { run, failure, reward, task, pending_at, is_live, order: _, skip, limit } = filter;
     let mut all: Vec<&str> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     let text = |text: &str| Value::Text(text.to_owned());
@@ -46,7 +46,10 @@ pub(crate) fn select(filter: &EpisodeFilter) -> Selected {
         all.push("pending_until > ?");
         values.push(Value::Integer(signed(*now)));
     }
-    values.push(Value::Integer(sql_limit(*limit)));
+    if *is_live {
+        all.push("live");
+    }
+    values.extend([Value::Integer(sql_limit(*limit)), Value::Integer(signed(*skip))]);
     let condition = if all.is_empty() { "TRUE".to_owned() } else { all.join(" AND ") };
     Selected { condition, values }
 }
@@ -54,16 +57,19 @@ pub(crate) fn select(filter: &EpisodeFilter) -> Selected {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clawhost_core::EpisodeOrder;
 
     #[test]
-    fn every_placeholder_has_a_value_including_the_limit() {
+    fn every_placeholder_has_a_value_including_limit_and_skip() {
         let full = EpisodeFilter {
             run: Some(clawhost_core::RunId("run-a".into())),
             failure: Some(FailureFilter::Named("fu_el%".into())),
             reward: Some(RewardFilter::Within { least: 0.0, greatest: 1.0 }),
             task: Some("t".into()),
             pending_at: Some(7),
-            is_live_newest_first: true,
+            is_live: true,
+            order: EpisodeOrder::NewestFirst,
+            skip: 3,
             limit: None,
         };
         for filter in [
@@ -73,7 +79,7 @@ mod tests {
             full.clone(),
         ] {
             let Selected { condition, values } = select(&filter);
-            assert_eq!(condition.matches('?').count() + 1, values.len(), "{condition}");
+            assert_eq!(condition.matches('?').count() + 2, values.len(), "{condition}");
         }
     }
 }

@@ -13,8 +13,8 @@ use crate::keys::EpisodeKey;
 use crate::records::state_name;
 use crate::schema;
 use clawhost_core::{
-    DamagedRecord, Digest, Discrepancy, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeReader, EpisodeRow,
-    Listed, RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
+    DamagedRecord, Digest, Discrepancy, EPISODE_FORMAT, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeReader,
+    EpisodeRow, Listed, RewardRecord, RunId, RunKind, RunRow, RunState, SpecDocument, StoreError, Usage,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params, params_from_iter};
 use std::collections::BTreeMap;
@@ -418,14 +418,17 @@ impl EpisodeReader for Reader {
         let Selected { condition, values } = episode_filter::select(filter);
         // Within one run in its order, within a learning run phase by phase. Of several runs the newest first.
         let runs = if filter.run.is_some() { "run_number" } else { "run_number DESC" };
-        let order = match filter.is_live_newest_first {
-            true => "iif(live, -created_at, 0), iif(live, -position, position)",
-            false => "position",
+        let order = match filter.order {
+            EpisodeOrder::OfRuns => format!("{runs}, position"),
+            EpisodeOrder::LiveNewestFirst => {
+                format!("{runs}, iif(live, -created_at, 0), iif(live, -position, position)")
+            }
+            EpisodeOrder::NewestFirst => "created_at DESC, number DESC".to_owned(),
         };
         let read: Vec<Readable<EpisodeRow>> = self.query(|connection| {
             connection
                 .prepare_cached(&format!(
-                    "SELECT {EPISODE_COLUMNS}, number FROM episode_rows WHERE {condition} ORDER BY {runs}, {order} LIMIT ?"
+                    "SELECT {EPISODE_COLUMNS}, number FROM episode_rows WHERE {condition} ORDER BY {order} LIMIT ? OFFSET ?"
                 ))?
                 .query_map(params_from_iter(values), |row| {
                     lenient(episode_row(row), || {
@@ -446,11 +449,12 @@ impl EpisodeReader for Reader {
     }
 
     fn count_episodes(&self, filter: &EpisodeFilter) -> Result<u64, StoreError> {
-        let Selected { condition, values } = episode_filter::select(&EpisodeFilter { limit: None, ..filter.clone() });
+        let Selected { condition, values } =
+            episode_filter::select(&EpisodeFilter { limit: None, skip: 0, ..filter.clone() });
         let counted: i64 = self.query(|connection| {
             connection
                 .prepare_cached(&format!(
-                    "SELECT count(*) FROM (SELECT 1 FROM episode_rows WHERE {condition} LIMIT ?)"
+                    "SELECT count(*) FROM (SELECT 1 FROM episode_rows WHERE {condition} LIMIT ? OFFSET ?)"
                 ))?
                 .query_row(params_from_iter(values), |row| row.get(0))
         })?;

@@ -51,8 +51,8 @@ pub use pool::{
     TRAJECTORY_STEPS, TrajectoryFilter, TrajectoryRow, TrajectoryState,
 };
 pub use reading::{
-    DamagedRecord, EpisodeFilter, EpisodeReader, EpisodeRow, FailureFilter, Listed, PlaybookReader, PluginReader,
-    RewardFilter, RunRow, RunState, StoreReader, StoredPlugin,
+    DamagedRecord, EpisodeFilter, EpisodeOrder, EpisodeReader, EpisodeRow, FailureFilter, Listed, PlaybookReader,
+    PluginReader, RewardFilter, RunRow, RunState, StoreReader, StoredPlugin,
 };
 pub use reflector::{Change, Entry, Evidence, Playbook, Proposal, Reflector};
 pub use retention::{Holdings, Removal, Removed, Retention, RunHoldings};

@@ -20,10 +20,26 @@ pub struct EpisodeFilter {
     pub task: Option<String>,
     /// Only episodes that wait for a verdict at this time (milliseconds since 1970).
     pub pending_at: Option<u64>,
-    /// Whether the episodes of a live run come newest first. Otherwise they are in the order of the run, as others always are.
-    pub is_live_newest_first: bool,
-    /// Most results, newest run first; `None`: all.
+    /// Only episodes of live runs.
+    pub is_live: bool,
+    /// The order of the results.
+    pub order: EpisodeOrder,
+    /// Results that are left out at the beginning.
+    pub skip: u64,
+    /// Most results; `None`: all.
     pub limit: Option<u64>,
+}
+
+/// The order of a list of episodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EpisodeOrder {
+    /// The newest run first, each in its own order.
+    #[default]
+    OfRuns,
+    /// The same, with the newest episode of a live run first.
+    LiveNewestFirst,
+    /// The newest episode first, whatever its run.
+    NewestFirst,
 }
 
 impl EpisodeFilter {

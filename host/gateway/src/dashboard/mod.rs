@@ -14,7 +14,7 @@ use crate::feedback;
 use crate::http::{Inner, Refusal, body_of_form};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
 use clawhost_wire::ErrorKind;
@@ -138,9 +138,16 @@ async fn log_out(State(gateway): Shared, request: Request) -> Response<Body> {
     .await
 }
 
-async fn overview(State(gateway): Shared, headers: HeaderMap) -> Response<Body> {
+async fn overview(
+    State(gateway): Shared,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Response<Body> {
     for_admin(&gateway, &headers, async |visitor: Visitor| {
-        let shown = pages::overview(&gateway).await?;
+        let number = query.get("page").map_or(Ok(1), |number| number.parse::<u64>());
+        let number = number.ok().filter(|number| *number > 0);
+        let number = number.ok_or_else(|| Refusal::new(ErrorKind::Unprocessable, "page: must be a number from 1"))?;
+        let shown = pages::overview(&gateway, number).await?;
         Ok(page(StatusCode::OK, template::overview(&shown, &visitor)))
     })
     .await

@@ -4,15 +4,15 @@ use crate::http::{Inner, Refusal};
 use crate::pool::read;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    AnswerPlace, Episode, EpisodeFilter, EpisodeId, EpisodeProgress, EpisodeState, Message, RewardRecord, RunId,
-    StoreError, StoreReader, ToolCall, Verdict, Withheld,
+    AnswerPlace, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message, RewardRecord,
+    RunId, StoreError, StoreReader, ToolCall, Verdict, Withheld,
 };
 use clawhost_wire::ErrorKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Sessions in a list: what a page shows at once.
+/// Ended sessions on one page, and most sessions in progress.
 const LISTED: u64 = 200;
 /// Most characters of a message on the page. The record has all of it.
 const SHOWN: usize = 20_000;
@@ -44,7 +44,12 @@ pub(super) struct Overview {
     pub(super) models: Vec<String>,
     pub(super) open: Vec<SessionRow>,
     pub(super) ended: Vec<SessionRow>,
+    /// Ended sessions, on all pages.
+    pub(super) all_ended: u64,
     pub(super) listed: u64,
+    /// The number of this page, from 1.
+    pub(super) page: u64,
+    pub(super) pages: u64,
 }
 
 /// What was said.
@@ -107,11 +112,12 @@ pub(super) fn time(at_ms: u64) -> String {
 ///
 /// # Errors
 /// The store cannot be read; likewise below.
-pub(super) async fn overview(gateway: &Inner) -> Result<Overview, Refusal> {
+pub(super) async fn overview(gateway: &Inner, page: u64) -> Result<Overview, Refusal> {
     // What was answered a moment ago is shown. If the store is busy, the page shows what it has.
     let _ = gateway.recorder.caught_up().await;
     let now = gateway.now_ms();
-    let (open, ended) = read(gateway, move |reader| Ok((open(reader)?, ended(reader, now)?))).await?;
+    let (open, (ended, all_ended)) =
+        read(gateway, move |reader| Ok((open(reader)?, ended(reader, page, now)?))).await?;
     let counts = gateway.counts();
     let counts = vec![
         Count { name: "open sessions", value: counts.sessions as u64 },
@@ -119,7 +125,8 @@ pub(super) async fn overview(gateway: &Inner) -> Result<Overview, Refusal> {
         Count { name: "exchanges since the start", value: counts.recorded },
         Count { name: "not recorded", value: counts.missed },
     ];
-    Ok(Overview { counts, models: gateway.models.aliases(), open, ended, listed: LISTED })
+    let pages = all_ended.div_ceil(LISTED).max(1);
+    Ok(Overview { counts, models: gateway.models.aliases(), open, ended, all_ended, listed: LISTED, page, pages })
 }
 
 fn open(reader: &dyn StoreReader) -> Result<Vec<SessionRow>, StoreError> {
@@ -141,9 +148,16 @@ fn open(reader: &dyn StoreReader) -> Result<Vec<SessionRow>, StoreError> {
     Ok(open.into_iter().take(LISTED as usize).map(row).collect())
 }
 
-fn ended(reader: &dyn StoreReader, now: u64) -> Result<Vec<SessionRow>, StoreError> {
-    let filter = EpisodeFilter { is_live_newest_first: true, limit: Some(LISTED), ..EpisodeFilter::default() };
-    let rows = reader.list_episodes(&filter)?.rows.into_iter().filter(|row| row.live);
+/// The ended sessions of a page, and the number of all.
+fn ended(reader: &dyn StoreReader, page: u64, now: u64) -> Result<(Vec<SessionRow>, u64), StoreError> {
+    let filter = EpisodeFilter {
+        is_live: true,
+        order: EpisodeOrder::NewestFirst,
+        skip: page.saturating_sub(1).saturating_mul(LISTED),
+        limit: Some(LISTED),
+        ..EpisodeFilter::default()
+    };
+    let rows = reader.list_episodes(&filter)?.rows.into_iter();
     let shown = rows.map(|row| {
         let state = match row.state(now) {
             EpisodeState::Pending { until } => format!("pending until {}", time(until)),
@@ -161,7 +175,7 @@ fn ended(reader: &dyn StoreReader, now: u64) -> Result<Vec<SessionRow>, StoreErr
             reward: row.reward.map(number),
         }
     });
-    Ok(shown.collect())
+    Ok((shown.collect(), reader.count_episodes(&filter)?))
 }
 
 /// A reward for people.
