@@ -374,6 +374,7 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
                 restricted: false,
                 truncated: false,
                 taught: Vec::new(),
+                unrewarded: false,
             };
             Member {
                 episode: EpisodeId(format!("ep-{number}-{member}")),

@@ -115,6 +115,11 @@ impl WeightsLayer {
         self.updates = updates;
     }
 
+    /// Sets how old experience may be. Older experience is dropped.
+    pub fn accept(&mut self, staleness: Staleness) {
+        self.staleness = staleness;
+    }
+
     /// Sets the reference weights for the objective's divergence.
     pub fn stay_near(&mut self, reference: Trainer) {
         self.reference = Some(reference);

@@ -21,6 +21,7 @@ mod folder;
 mod folder_stamp;
 pub mod generate;
 mod given;
+mod hindsight;
 mod host_weights;
 mod import;
 mod layer;

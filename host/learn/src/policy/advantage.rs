@@ -1,5 +1,6 @@
 //! Advantages: how much better a trajectory was than the others of its group. Pure functions of rewards.
 
+use super::single::{Single, single_advantages};
 use serde::{Deserialize, Serialize};
 
 /// A group has no variance if its largest and smallest reward differ by less than this.
@@ -18,6 +19,10 @@ pub enum Advantage {
     Centred,
     /// `r - mean of the other members`: a baseline that does not depend on the own reward (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
+    /// Against the other trajectories of the same task class in the whole batch, with one normalisation of all
+    /// ([`super::single_advantages`]): for trajectories that were played once and have no group. The task of a
+    /// [`super::TrajectoryGroup`] is the class.
+    Single,
 }
 
 /// How truncated episodes are used. Their reward is usually a 0 that no reward function assigned.
@@ -59,6 +64,12 @@ pub fn group_advantages(rule: Advantage, rewards: &[f64]) -> GroupAdvantages {
         Advantage::Centred => 1.0,
         // Equals r - (sum - r)/(n - 1).
         Advantage::LeaveOneOut => count / (count - 1.0),
+        // Groups are not compared with each other here: a group of its own is a class.
+        Advantage::Single => {
+            return single_advantages(
+                &rewards.iter().map(|reward| Single { class: "", reward: *reward }).collect::<Vec<_>>(),
+            );
+        }
     };
     GroupAdvantages::Advantages(rewards.iter().map(|reward| (reward - mean) * scale).collect())
 }

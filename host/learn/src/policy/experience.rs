@@ -3,11 +3,12 @@
 //! Advantages compare whole groups, so they are computed here, once, before the experience is divided into optimiser steps.
 //! Trajectories without a gradient are left out and counted.
 
-use super::advantage::{GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies};
+use super::advantage::{Advantage, GroupAdvantages, Truncation, group_advantages, mean, standard_deviation, varies};
 use super::credit::{Credit, MemberTurns, judged_advantages, turn_advantages};
 use super::loss::PolicyStep;
 use super::objective::{PolicyGradient, RewardTerm};
 use super::sample::{Trajectory, TrajectoryGroup};
+use super::single::{Single, single_advantages};
 use crate::{LearnError, Measurements, Metric};
 use std::iter::repeat;
 
@@ -128,9 +129,10 @@ impl Experience {
                 "no reward scored the turns of any episode, and turns are credited with what a judge says of them";
             return Err(LearnError::Objective(why.to_owned()));
         }
-        for (number, group) in groups.into_iter().enumerate() {
-            group.members.iter().try_for_each(|member| experience.check(member))?;
-            experience.take(number, group);
+        groups.iter().flat_map(|group| &group.members).try_for_each(|member| experience.check(member))?;
+        match objective.reward {
+            Some(term) if term.advantage == Advantage::Single => experience.take_singles(&term, groups),
+            _ => (0..).zip(groups).for_each(|(number, group)| experience.take(number, group)),
         }
         Ok(experience)
     }
@@ -171,10 +173,12 @@ impl Experience {
                 "has no reference log-probs, but kl is greater than 0: compute them with the adapter off".into(),
             );
         }
-        if self.objective.distillation.is_some() && recorded.teacher.is_none() {
+        // Of single trajectories, a teacher may have something to say of some alone: those with a correction.
+        if self.objective.distillation.is_some() && recorded.teacher.is_none() && !self.has_singles() {
             return refuse("has no teacher log-probs, but the objective has a teacher".into());
         }
-        if self.objective.distillation.is_some_and(|rule| rule.top > 0) && recorded.likely.is_empty() {
+        let is_taught = recorded.teacher.is_some() || !self.has_singles();
+        if self.objective.distillation.is_some_and(|rule| rule.top > 0) && is_taught && recorded.likely.is_empty() {
             return refuse("has no most likely tokens of the teacher, but the objective compares them".into());
         }
         if recorded.version_lag > 0 && self.objective.truncated_importance.is_none() {
@@ -192,13 +196,69 @@ impl Experience {
         Ok(())
     }
 
-    fn take(&mut self, number: usize, group: TrajectoryGroup) {
+    /// Whether trajectories are compared over the whole batch.
+    fn has_singles(&self) -> bool {
+        self.objective.reward.is_some_and(|term| term.advantage == Advantage::Single)
+    }
+
+    fn note(&mut self, group: &TrajectoryGroup) {
         self.report.groups += 1;
         for member in &group.members {
             self.report.lengths.push(member.trained_tokens() as f64);
             self.report.cut_off += u64::from(member.recorded().truncated);
             self.report.rewards.extend(member.recorded().reward);
         }
+    }
+
+    /// Takes trajectories that were played once, each compared with the others of its class. One without a reward is trained on if a teacher
+    /// has something to say of it.
+    fn take_singles(&mut self, term: &RewardTerm, groups: Vec<TrajectoryGroup>) {
+        let (mut rewarded, mut singles) = (Vec::new(), Vec::new());
+        let mut taught = Vec::new();
+        for (number, group) in groups.into_iter().enumerate() {
+            self.note(&group);
+            for (member, trajectory) in group.members.into_iter().enumerate() {
+                let recorded = trajectory.recorded();
+                match recorded.reward {
+                    Some(_) if recorded.truncated && term.truncation == Truncation::Mask => self.report.truncated += 1,
+                    Some(reward) => {
+                        singles.push((group.task.clone(), reward - penalty(term, &trajectory)));
+                        rewarded.push((number, member, trajectory));
+                    }
+                    None if recorded.teacher.is_some() => taught.push((number, member, trajectory)),
+                    None => self.report.failed += 1,
+                }
+            }
+        }
+        let batch: Vec<Single<'_>> = singles.iter().map(|(class, reward)| Single { class, reward: *reward }).collect();
+        let advantages = match single_advantages(&batch) {
+            GroupAdvantages::Advantages(advantages) => {
+                self.report.comparable += 1;
+                advantages
+            }
+            none => {
+                match none {
+                    GroupAdvantages::TooFew => self.report.too_small += 1,
+                    _ => {
+                        self.report.comparable += 1;
+                        self.report.zero_variance.extend(singles.first().map(|(class, _)| class.clone()));
+                    }
+                }
+                // Rewards say nothing; a teacher still gives a gradient.
+                rewarded.retain(|(_, _, trajectory)| trajectory.recorded().teacher.is_some());
+                vec![0.0; rewarded.len()]
+            }
+        };
+        let without = taught.into_iter().map(|one| (one, 0.0));
+        for ((group, member, trajectory), advantage) in rewarded.into_iter().zip(advantages).chain(without) {
+            let advantages = vec![advantage; trajectory.recorded().rollout.len()];
+            self.keep(Trained { trajectory, group, member, advantages });
+        }
+        self.trained.sort_by_key(|trained| (trained.group, trained.member));
+    }
+
+    fn take(&mut self, number: usize, group: TrajectoryGroup) {
+        self.note(&group);
         let members = group.members.into_iter().enumerate();
         let Some(term) = self.objective.reward else {
             for (member, trajectory) in members {

@@ -38,6 +38,8 @@ pub struct Generated {
     pub truncated: bool,
     /// What a teacher says of the sampled tokens, one by one. Empty: none was asked.
     pub taught: Vec<TaughtToken>,
+    /// Whether the episode has no reward, and only its teacher has something to say of it.
+    pub unrewarded: bool,
 }
 
 /// The digest of the texts of an observation.
@@ -78,6 +80,7 @@ impl Generated {
             restricted: false,
             truncated: matches!(episode.ending, Ending::Truncated(_)) || episode.turns.iter().any(cut),
             taught: Vec::new(),
+            unrewarded: false,
         };
         let judged = turn_rewards(episode);
         let mut rewards = Vec::new();
@@ -132,7 +135,7 @@ impl Generated {
                 Vec::new()
             },
             sequence: name,
-            reward: Some(reward),
+            reward: (!self.unrewarded).then_some(reward),
             rollout: self.rollout.iter().map(|logprob| f64::from(*logprob)).collect(),
             mask: vec![true; self.rollout.len()],
             turn_ends: self.turn_ends.clone(),

@@ -103,7 +103,7 @@ pub use loss::{
     Reply, StepBatch, SupervisedStep, Surrogate, TruncatedImportance, mismatched_divergence,
 };
 pub use metrics::{Mean, Metrics};
-pub use objective::{PolicyGradient, RewardTerm};
+pub use objective::{HINT_TOP, LiveSignal, PolicyGradient, RewardTerm};
 pub use repetition::repetition;
 pub use sample::{Recorded, Sampling, Trajectory, TrajectoryGroup};
 pub use signal::{IterationSignal, NoSignal, SignalMonitor};

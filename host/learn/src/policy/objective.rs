@@ -36,6 +36,36 @@ pub struct PolicyGradient {
     pub kl: f64,
 }
 
+/// Most likely tokens of the teacher that are compared where hints are learned from. With the drawn token alone, a correction says which answer was
+/// bad, and not which would have been good. Every endpoint that scores given tokens names so many, this program's gateway among them.
+pub const HINT_TOP: u8 = 5;
+
+/// What the weights of a model that serves learn from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LiveSignal {
+    /// Rewards of sessions: every token of an answer gets the advantage of its session (binary RL of `OpenClaw-RL`).
+    Binary,
+    /// Corrections: an answer is compared, token by token, with what the model would have said with the correction before it (on-policy
+    /// distillation from hindsight hints, as `OpenClaw-RL`'s).
+    Hint,
+    /// The sum of both, with equal weights.
+    #[default]
+    Combined,
+}
+
+impl LiveSignal {
+    /// Whether rewards are learned from.
+    pub fn uses_rewards(self) -> bool {
+        self != Self::Hint
+    }
+
+    /// Whether corrections are learned from.
+    pub fn uses_hints(self) -> bool {
+        self != Self::Binary
+    }
+}
+
 /// The reward term of a policy gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RewardTerm {
@@ -100,6 +130,20 @@ impl PolicyGradient {
         }
         self.distillation.iter().try_for_each(Distillation::check)?;
         self.truncated_importance.iter().try_for_each(TruncatedImportance::check)
+    }
+}
+
+impl PolicyGradient {
+    /// The objective of a model that serves: single sessions, the clip of DAPO (.2/.28), the mean over tokens, and importance weights truncated at 2
+    /// for sessions that earlier weights answered.
+    pub fn live(signal: LiveSignal) -> Self {
+        let clip = Surrogate::Clip { low: 0.2, high: 0.28 };
+        let rewarded = Self::from_rewards(clip, Aggregation::Token, Advantage::Single);
+        Self {
+            reward: rewarded.reward.filter(|_| signal.uses_rewards()),
+            distillation: signal.uses_hints().then(|| Distillation { top: HINT_TOP, ..Distillation::default() }),
+            ..rewarded
+        }
     }
 }
 

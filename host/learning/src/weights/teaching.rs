@@ -125,6 +125,7 @@ mod tests {
             restricted: false,
             truncated: false,
             taught: Vec::new(),
+            unrewarded: false,
         };
         let member = |first: u32| Member {
             episode: EpisodeId(first.to_string()),

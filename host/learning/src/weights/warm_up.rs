@@ -192,6 +192,7 @@ mod tests {
                 restricted: false,
                 truncated: false,
                 taught: Vec::new(),
+                unrewarded: false,
             })
         };
         for count in [1u32, 2, 6, 30, 31] {

@@ -272,6 +272,7 @@ async fn an_adapter_learns_from_rewards() {
                 restricted: false,
                 truncated: false,
                 taught: Vec::new(),
+                unrewarded: false,
             };
             let reward = f64::from(u8::from([5, 6, 7].contains(&record.tokens[0])));
             let episode = EpisodeId::new(&Digest::of(b"test"), step * 100 + number);

@@ -59,6 +59,7 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
             restricted: record.restricted,
             truncated: false,
             taught: Vec::new(),
+            unrewarded: false,
         };
         change(&mut generated);
         members.push(Member {

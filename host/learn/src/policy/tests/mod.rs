@@ -4,6 +4,7 @@ mod distillation;
 mod gradients;
 mod pitfalls;
 mod published;
+mod singles;
 
 use super::*;
 use std::num::NonZeroU32;
