@@ -6,7 +6,8 @@
 //! A bare proxy on the same HTTP library shows what any gateway costs at least on this machine.
 //!
 //! `cargo bench -p clawhost-gateway --bench gateway -- [PART ...]` measures this crate's gateway; parts: `single`, `busy`, `rates`,
-//! `streams`, `translation`, `memory`. `--program PATH` measures `PATH serve` instead. `--litellm PATH` and `--portkey SCRIPT` add peers,
+//! `streams`, `translation`, `memory`. `--program PATH` measures `PATH serve` instead, and beside it
+//! `PATH serve --mode skills` with a playbook of 1,000 entries. `--litellm PATH` and `--portkey SCRIPT` add peers,
 //! which capture nothing. Nothing here asserts a time.
 #![allow(
     clippy::unwrap_used,

@@ -67,6 +67,51 @@ fn own(setup: &Setup, mock: &str) -> Measured {
     Measured { name: "clawhost, captures", server, headers: vec![], is_own: true, _folder: folder }
 }
 
+/// Entries of the playbook of a gateway that serves one.
+const ENTRIES: usize = 1_000;
+
+/// The program's gateway in the mode `skills`, with a playbook of [`ENTRIES`] entries. Each applies to a topic of its own, and all share words
+/// with the requests, so that each is a candidate.
+fn skilled(program: &str, mock: &str) -> Measured {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, skills) = (folder.path().join("data"), folder.path().join("skills"));
+    for entry in 0..ENTRIES {
+        let skill = skills.join(format!("entry-{entry:04}"));
+        std::fs::create_dir_all(&skill).unwrap();
+        let text = format!(
+            "---\nname: entry-{entry:04}\ndescription: When asked about request {entry} of topic {}.\n---\n\nSay what is known of \
+             topic {entry}, in one sentence, with its source.\n",
+            entry % 97
+        );
+        std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    }
+    let (data, skills) = (data.display().to_string(), skills.display().to_string());
+    let imported = std::process::Command::new(program)
+        .args(["playbook", "import", "bench", &skills, "--data", &data])
+        .output()
+        .unwrap();
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    let (openai, anthropic) =
+        (format!("bench=openai:bench@http://{mock}/v1"), format!("claude=anthropic:bench@http://{mock}/v1"));
+    let arguments = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        &data,
+        "--upstream",
+        &openai,
+        "--upstream",
+        &anthropic,
+        "--mode",
+        "skills",
+        "--playbook",
+        "bench",
+    ];
+    let server = Server::start(GATEWAY, program, &arguments);
+    Measured { name: "clawhost, skills of 1,000 entries", server, headers: vec![], is_own: true, _folder: folder }
+}
+
 fn litellm(program: &str, mock: &str) -> Option<Measured> {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
@@ -352,6 +397,7 @@ pub(crate) fn main(arguments: &[String]) {
     let folder = tempfile::tempdir().unwrap();
     let bare = Measured { name: "bare proxy", server: bare, headers: vec![], is_own: true, _folder: folder };
     let mut gateways = vec![own(&setup, &mock.address), bare];
+    gateways.extend(setup.program.as_deref().map(|program| skilled(program, &mock.address)));
     gateways.extend(setup.litellm.as_deref().and_then(|program| litellm(program, &mock.address)));
     gateways.extend(setup.portkey.as_deref().and_then(|script| portkey(script, &mock.address)));
     let mut bench = Bench { setup, mock, gateways, numbers: Numbers(0) };
