@@ -1,7 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
-use crate::live::{LearningSection, LiveMode, ScoringSection, SkillsSection};
+use crate::live::{LearningSection, LiveMode, ScoringSection, SkillsSection, WeightsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
@@ -45,6 +45,9 @@ pub struct GatewayFile {
     /// How lessons are learned from live sessions.
     #[serde(default)]
     pub learning: LearningSection,
+    /// How the weights of a local model learn from live sessions.
+    #[serde(default)]
+    pub weights: WeightsSection,
     /// What is redacted in records.
     #[serde(default)]
     pub redaction: RedactionSection,
@@ -209,6 +212,7 @@ impl GatewayFile {
         file.redaction.checked()?;
         file.skills.check()?;
         file.learning.check()?;
+        file.weights.plan()?;
         if file.retention.days == Some(0) {
             return Err("retention.days: must be at least 1".to_owned());
         }
@@ -236,6 +240,7 @@ impl GatewayFile {
             ("retention", retention),
             ("scoring", scoring),
             ("learning", learning),
+            ("weights", self.weights != started.weights),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
     }

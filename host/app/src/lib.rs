@@ -113,8 +113,9 @@ pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, learning_iterations, rehearse};
 pub use live::{
-    LearningSection, LiveMode, MemoryError, MemoryScope, NoLiveMode, ScoringSection, SkillsSection, export_memory,
-    forget_memory, import_memory, list_memory, memory_scopes, remember,
+    LearningSection, LiveMode, MemoryError, MemoryScope, NoLiveMode, ScoringSection, SkillsSection, TrainStep,
+    WeightsSection, WeightsVersion, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
+    train_step,
 };
 pub use mixing::MixtureError;
 pub use models::{

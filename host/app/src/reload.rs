@@ -333,7 +333,7 @@ mod tests {
         let file = GatewayFile::of(folder.path()).unwrap();
         let secrets = KnownSecrets::default();
         let factory = ModelFactory::new(ModelSettings::default(), &BudgetSpec::default(), 1, secrets);
-        let models = ServedModels::new(factory, &request.upstreams, (false, 0), &Silent).unwrap();
+        let models = ServedModels::new(factory, &request.upstreams, (false, 0), None, &Silent).unwrap();
         let configuration = Configuration::new(folder.path().to_owned(), request, models, file.clone(), 7);
         (folder, configuration, file)
     }

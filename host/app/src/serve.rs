@@ -8,7 +8,9 @@ use crate::gateway_file::{GatewayFile, TlsSection};
 use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
-use crate::live::{LiveGuide, LiveLearner, LiveMemory, LiveMode, LivePlaybook, LiveScoring, SkillsSection};
+use crate::live::{
+    LiveGuide, LiveLearner, LiveMemory, LiveMode, LivePlaybook, LiveScoring, LiveWeights, SkillsSection, Training,
+};
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
 use crate::routers::{RouterPluginSource, Settling};
@@ -174,9 +176,13 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     // The gateway itself tries again, as its models say.
     let settings = ModelSettings { retries: 0, ..workspace.settings().models.clone() };
     let factory = ModelFactory::new(settings, &budget, CONCURRENCY, workspace.secrets().clone());
-    let mut models = ServedModels::new(factory, &request.upstreams, (request.pass_key, request.retries), events)?;
     let known = Stamps::of(&folder, &request);
     let file = GatewayFile::of(&folder)?;
+    let (mode, section) = request.live(&file);
+    let training = training(workspace, &request, &file, mode)?;
+    let learned = training.as_ref().map(Training::prepare).transpose()?;
+    let options = (request.pass_key, request.retries);
+    let mut models = ServedModels::new(factory, &request.upstreams, options, learned, events)?;
     let mut router_plugins = RouterPluginSource::new(workspace);
     let routers = models.router_names(&file);
     models.set_router_plugins(router_plugins.load(routers.iter().map(String::as_str), events).await?);
@@ -197,7 +203,6 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let keys = client_keys(&folder)?;
     let aliases = configuration.aliases();
     warn(&keys, aliases.without_prices.clone(), events);
-    let (mode, section) = request.live(&file);
     if mode == LiveMode::Observe && (request.skill_bank || !request.skills.is_empty()) {
         let why = "skills are shown in the mode `skills` alone, and the mode is `observe`";
         return Err(RequestError::Other(why.to_owned()).into());
@@ -240,7 +245,12 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     };
     let watching = tokio::spawn(watch(watching));
     let learning = scoring.map(|scoring| tokio::spawn(scoring.run())).into_iter();
-    let learning = learning.chain(std::iter::once(tokio::spawn(learner.run()))).collect();
+    let learning = learning.chain(std::iter::once(tokio::spawn(learner.run())));
+    let weights = training.map(LiveWeights::new).transpose()?.map(|weights| {
+        let running = Arc::downgrade(&running);
+        tokio::spawn(weights.run(move || running.upgrade().map_or(0, |running| running.counts().recorded)))
+    });
+    let learning = learning.chain(weights).collect();
     Ok(Serving {
         running,
         watching,
@@ -251,6 +261,18 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         _announced: announced,
         _lease: lease,
     })
+}
+
+/// The training of weights beside a gateway. `None`: none learn.
+fn training(
+    workspace: &Workspace,
+    request: &ServeRequest,
+    file: &GatewayFile,
+    mode: LiveMode,
+) -> Result<Option<Training>, AppError> {
+    let wrong = |why: String| AppError::from(RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why });
+    let Some(plan) = file.weights.plan().map_err(wrong)?.filter(|_| mode.trains_weights()) else { return Ok(None) };
+    Training::of(workspace, &request.upstreams, file, plan).map(Some)
 }
 
 fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {

@@ -4,7 +4,7 @@
 use crate::background::FormerWeights;
 use crate::events::EventSink;
 use crate::gateway_file::{GatewayFile, ModelSection};
-use crate::models::{ModelFactory, ServedOptions, is_endpoint, local_folder};
+use crate::models::{ModelFactory, ServedOptions, folder_name, is_endpoint, local_folder};
 use crate::routers::{LiveRouter, RouterPlugins, router_name};
 use crate::served_routers::{ServedRouter, ServedRouters};
 use crate::watched_folder::WatchedFolder;
@@ -12,8 +12,9 @@ use crate::{AppError, RequestError};
 use clawhost_core::Secret;
 use clawhost_gateway::{Candidate, ServedModel, check_models};
 use clawhost_providers::key_from_file;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Opens models for a gateway, and keeps those that are open.
@@ -29,6 +30,29 @@ pub(crate) struct ServedModels {
     sections: BTreeMap<String, ModelSection>,
     /// Their models, with the sections that they were opened for.
     configured: Configured,
+    /// The alias of the model whose weights learn, and the folder that has the newest of them.
+    learned: Option<LearnedModel>,
+}
+
+/// A model whose weights learn while it serves.
+#[derive(Debug, Clone)]
+pub(crate) struct LearnedModel {
+    /// Its alias.
+    pub(crate) alias: String,
+    /// The folder that is served in the place of the configured one.
+    pub(crate) folder: PathBuf,
+}
+
+/// The folder of the local model of an alias, of a request or a configuration. `None`: there is no such model, or it is not local.
+pub(crate) fn configured_folder(wanted: &str, texts: &[String], file: &GatewayFile) -> Option<PathBuf> {
+    let requested = texts.iter().find_map(|text| {
+        let (alias, spec) = alias(text);
+        let folder = Path::new(local_folder(spec)?);
+        let is_wanted = alias.map_or_else(|| folder_name(folder) == wanted, |alias| alias == wanted);
+        is_wanted.then(|| folder.to_owned())
+    });
+    let configured = || local_folder(file.models.get(wanted)?.model.as_deref()?).map(PathBuf::from);
+    requested.or_else(configured)
 }
 
 /// Models of a configuration by their aliases.
@@ -86,6 +110,19 @@ fn alias(text: &str) -> (Option<&str>, &str) {
     }
 }
 
+/// Whether a local model without an alias has this name.
+fn is_named(spec: &str, name: &str) -> bool {
+    local_folder(spec).is_some_and(|folder| folder_name(Path::new(folder)) == name)
+}
+
+/// The text of a model, or of the folder with its newest weights.
+fn newest<'a>(spec: &'a str, learned: Option<&LearnedModel>) -> Cow<'a, str> {
+    match (local_folder(spec), learned) {
+        (Some(_), Some(learned)) => format!("local:{}", learned.folder.display()).into(),
+        _ => spec.into(),
+    }
+}
+
 impl ServedModels {
     /// Opens the models of a request: `SPEC` or `ALIAS=SPEC`. `passes_key`: they get the key of the client that asks. `retries`: further
     /// attempts after one that failed.
@@ -96,6 +133,7 @@ impl ServedModels {
         factory: ModelFactory,
         texts: &[String],
         (passes_key, retries): (bool, u32),
+        learned: Option<LearnedModel>,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
         let (mut requested, mut routed) = (Vec::new(), Vec::new());
@@ -106,7 +144,11 @@ impl ServedModels {
                 continue;
             }
             let options = ServedOptions { passes_key, ..ServedOptions::default() };
-            let (name, mut model) = OpenModel::new(&factory, spec, &options, events)?;
+            let own = |learned: &&LearnedModel| {
+                alias.map_or_else(|| is_named(spec, &learned.alias), |alias| alias == learned.alias)
+            };
+            let spec = newest(spec, learned.as_ref().filter(own));
+            let (name, mut model) = OpenModel::new(&factory, &spec, &options, events)?;
             model.candidate = model.candidate.retried(retries);
             requested.push((alias.map_or(name, str::to_owned), model));
         }
@@ -117,6 +159,7 @@ impl ServedModels {
             routers: ServedRouters::new(),
             sections: BTreeMap::new(),
             configured: BTreeMap::new(),
+            learned,
         })
     }
 
@@ -255,7 +298,8 @@ impl ServedModels {
             timeout_seconds: section.timeout_seconds,
             weights_number: 0,
         };
-        let (_, mut model) = OpenModel::new(&self.factory, spec, &options, events)?;
+        let spec = newest(spec, self.learned.as_ref().filter(|learned| learned.alias == alias));
+        let (_, mut model) = OpenModel::new(&self.factory, &spec, &options, events)?;
         let candidate = model.candidate.retried(section.retries).priced(section.prices());
         model.candidate = candidate.reading(section.max_context_tokens);
         Ok(model)
@@ -311,7 +355,7 @@ mod tests {
     fn settings_of_the_file_reach_the_model() {
         let settings = crate::models::ModelSettings::default();
         let factory = ModelFactory::new(settings, &BudgetSpec::default(), 1, KnownSecrets::default());
-        let mut served = ServedModels::new(factory, &[], (false, 0), &Silent).unwrap();
+        let mut served = ServedModels::new(factory, &[], (false, 0), None, &Silent).unwrap();
         let text = "[models.m]\nmodel = \"openai:m@http://127.0.0.1:1/v1\"\nretries = 2\nmax_context_tokens = 4096\n\
                     price_in_per_million = 1.5\nprice_out_per_million = 6\n";
         let models = served.under(&GatewayFile::parse(text).unwrap(), &Silent).unwrap();

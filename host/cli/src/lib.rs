@@ -47,6 +47,7 @@ mod tail;
 mod tasks;
 mod terminal;
 mod top;
+mod train_step;
 mod tries;
 mod weights;
 mod words;
@@ -81,6 +82,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Top(arguments) => top::run(context, &arguments).await,
         Command::Collect(arguments) => collect::run(context, &arguments).await,
         Command::Score(arguments) => score::run(context, &arguments).await,
+        Command::TrainStep(arguments) => train_step::run(context, &arguments).await,
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,

@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "REWARD.wasm")]
     reward: Vec<String>,
     /// How much it does beside recording: observe changes nothing of what models see; skills gives sessions guidance, and remembers
-    /// corrections [default: observe, or as gateway.toml says]
+    /// corrections; rl trains a local model on sessions, too, and auto learns lessons beside [default: observe, or as gateway.toml says]
     #[arg(long, value_name = "MODE", value_parser = mode, help_heading = "Guidance")]
     mode: Option<LiveMode>,
     /// The playbook of the guidance [default: the only one, if there is one alone]

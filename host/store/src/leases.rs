@@ -30,6 +30,7 @@ impl FileLeases {
     fn path(&self, subject: &LeaseSubject) -> PathBuf {
         self.folder.join(match subject {
             LeaseSubject::Run(run) => format!("run-{}", escaped(&run.0)),
+            LeaseSubject::Weights(alias) => format!("weights-{}", escaped(alias)),
             LeaseSubject::Playbook(name) => format!("playbook-{}", escaped(name)),
             LeaseSubject::Gateway => "gateway".to_owned(),
             LeaseSubject::Folder => "folder".to_owned(),

@@ -1,7 +1,7 @@
 //! What a gateway gives back to the sessions that it records: guidance from a playbook, from skills and from memory.
 //!
 //! [`guide`] chooses it, [`book`] keeps the memory, [`bank`] has the general skills that ship, [`section`] is the configuration. [`scoring`] judges what
-//! ends, and [`learning`] learns lessons from it.
+//! ends, [`learning`] learns lessons from it, and [`weights`] trains a local model with it.
 
 mod bank;
 mod book;
@@ -9,6 +9,7 @@ mod guide;
 mod learning;
 mod scoring;
 mod section;
+mod weights;
 
 pub(crate) use book::LiveMemory;
 pub use book::{
@@ -20,3 +21,5 @@ pub(crate) use learning::{LiveLearner, LivePlaybook};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
+pub(crate) use weights::{LiveWeights, Training};
+pub use weights::{TrainStep, WeightsSection, WeightsVersion, train_step};

@@ -17,19 +17,27 @@ pub enum LiveMode {
     Observe,
     /// Sessions get guidance, and corrections are remembered.
     Skills,
-    /// It learns lessons from sessions, too.
+    /// Weights of a local model learn from sessions, too.
+    Rl,
+    /// Lessons are learned from sessions, and weights, too.
     Auto,
 }
 
 impl LiveMode {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Observe, Self::Skills, Self::Auto];
+    pub const ALL: [Self; 4] = [Self::Observe, Self::Skills, Self::Rl, Self::Auto];
+
+    /// Whether weights learn.
+    pub fn trains_weights(self) -> bool {
+        matches!(self, Self::Rl | Self::Auto)
+    }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Observe => "observe",
             Self::Skills => "skills",
+            Self::Rl => "rl",
             Self::Auto => "auto",
         }
     }
@@ -37,7 +45,7 @@ impl LiveMode {
 
 /// Why a text is no mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no mode `{0}`; write observe, skills or auto")]
+#[error("there is no mode `{0}`; write observe, skills, rl or auto")]
 pub struct NoLiveMode(String);
 
 impl FromStr for LiveMode {
@@ -111,7 +119,10 @@ mod tests {
         };
         check("", Ok(LiveMode::Observe));
         check("[gateway]\nmode = \"skills\"", Ok(LiveMode::Skills));
-        check("[gateway]\nmode = \"skill\"", Err("line 2: there is no mode `skill`; write observe, skills or auto"));
+        check(
+            "[gateway]\nmode = \"skill\"",
+            Err("line 2: there is no mode `skill`; write observe, skills, rl or auto"),
+        );
         check("[skills]\ntoken_budget = 10", Err("skills.token_budget: must be from 50 to 20000"));
         check("[skills]\ncache_seconds = 100000", Err("skills.cache_seconds"));
         check("[skills]\nfolder = \"a\"", Err("did you mean `folders`?"));

@@ -32,6 +32,7 @@ use crate::serve::ServeArgs;
 use crate::setup::SetupArgs;
 use crate::sweep::SweepArgs;
 use crate::top::TopArgs;
+use crate::train_step::TrainStepArgs;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Collect(Box<CollectArgs>),
     /// Score recorded episodes with other rewards, or repeat failed verdicts
     Score(Box<ScoreArgs>),
+    /// Take one step of the weights that learn from live sessions, by hand
+    TrainStep(Box<TrainStepArgs>),
     /// Judge a recorded episode yourself: a score, or a thumb up or down. Learning uses it
     Feedback(FeedbackArgs),
     /// Replay recorded episodes, and compare every turn and verdict byte for byte

@@ -9,6 +9,8 @@ pub enum LeaseSubject {
     Run(RunId),
     /// A playbook that is learned or edited, by name.
     Playbook(String),
+    /// Weights that learn while they serve, by the alias of their model.
+    Weights(String),
     /// Taking the traffic of agents: one gateway per data folder.
     Gateway,
     /// The whole data folder: shared by writers, exclusive for removals.

@@ -13,5 +13,7 @@ mod state;
 pub(crate) use drawing::{Drawing, Plan};
 pub(crate) use learner::LiveLearner;
 pub(crate) use page::LivePlaybook;
+pub(crate) use reflecting::correction;
 pub use section::LearningSection;
+pub(crate) use section::sources;
 pub(crate) use state::trials_of;

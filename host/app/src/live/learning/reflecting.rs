@@ -37,7 +37,7 @@ pub(super) struct Proposed {
 }
 
 /// The correction of a verdict, if it has one.
-fn correction(record: &RewardRecord) -> Option<&str> {
+pub(crate) fn correction(record: &RewardRecord) -> Option<&str> {
     let is_of = |name: &str, value: &str| record.options.iter().any(|(known, is)| known == name && is == value);
     match &record.verdict {
         _ if record.source != RewardSource::User => None,

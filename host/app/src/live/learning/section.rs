@@ -70,15 +70,7 @@ impl LearningSection {
     /// # Errors
     /// A name is no source.
     pub(crate) fn sources(&self) -> Result<Vec<RewardSource>, String> {
-        let Some(names) = &self.train_from else { return Ok(vec![RewardSource::User, RewardSource::Outcome]) };
-        let source = |name: &String| {
-            let known = RewardSource::ALL.into_iter().find(|source| source.name() == name);
-            known.ok_or_else(|| {
-                let name = clawhost_core::escaped(name, 60);
-                format!("learning.train_from: there is no source `{name}`; write user, outcome, execution or judge")
-            })
-        };
-        names.iter().map(source).collect()
+        sources("learning.train_from", self.train_from.as_deref())
     }
 
     /// How lessons are tried.
@@ -98,6 +90,19 @@ impl LearningSection {
     pub(crate) fn deadline_ms(&self) -> u64 {
         self.deadline_seconds.unwrap_or(DEADLINE_SECONDS).saturating_mul(1000)
     }
+}
+
+/// The sources of rewards that a key of the configuration names. `None`: users and outcomes. The error says which is none.
+pub(crate) fn sources(key: &str, names: Option<&[String]>) -> Result<Vec<RewardSource>, String> {
+    let Some(names) = names else { return Ok(vec![RewardSource::User, RewardSource::Outcome]) };
+    let source = |name: &String| {
+        let known = RewardSource::ALL.into_iter().find(|source| source.name() == name);
+        known.ok_or_else(|| {
+            let name = clawhost_core::escaped(name, 60);
+            format!("{key}: there is no source `{name}`; write user, outcome, execution or judge")
+        })
+    };
+    names.iter().map(source).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,171 @@
+//! How the weights of a local model learn while it serves: the section `[weights]` of `gateway.toml`.
+
+use super::windows::Windows;
+use clawhost_core::RewardSource;
+use clawhost_learn::policy::LiveSignal;
+use clawhost_model::{AdapterSettings, Learned};
+use serde::Deserialize;
+use std::num::NonZeroU32;
+
+/// Sessions of a step: few enough that a service of some hundred sessions a day learns, and enough for a baseline.
+const BATCH: usize = 16;
+/// Numbers of them that make sense: one session has no baseline, and more than this is a day of a large service.
+const BATCH_RANGE: std::ops::RangeInclusive<usize> = 2..=4096;
+/// The learning rate: that of `OpenClaw-RL` for adapters.
+const RATE: f64 = 1e-4;
+/// How often each session is learned from: as in `OpenClaw-RL`.
+const EPOCHS: u32 = 2;
+/// Most epochs: the bounds of the objective stop most of what more would do.
+const MOST_EPOCHS: u32 = 32;
+/// Seconds after its end at which a session is taken, with the feedback that it has by then.
+const DEADLINE_SECONDS: u64 = 600;
+/// Longest such time: thirty days.
+const LONGEST_DEADLINE_SECONDS: u64 = 30 * 24 * 60 * 60;
+/// Seconds after which a batch that is due is trained on in any case: a day.
+const OVERDUE_SECONDS: u64 = 24 * 60 * 60;
+/// The share of the processors that training may use.
+const SHARE: f64 = 0.5;
+/// Rank of the adapter that learns, as of `--adapter-rank` in the guide. 0: all weights learn.
+const RANK: usize = 16;
+/// Largest rank of an adapter.
+const MOST_RANK: usize = 1024;
+
+/// How weights learn from live sessions.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsSection {
+    /// The alias of the served local model that learns. `None`: no weights learn.
+    pub model: Option<String>,
+    /// What they learn from: `binary`, `hint` or `combined`.
+    pub signal: Option<String>,
+    /// Sessions of a step.
+    pub batch: Option<usize>,
+    /// The learning rate.
+    pub rate: Option<f64>,
+    /// How often each session is learned from.
+    pub epochs: Option<u32>,
+    /// Rank of the adapter that learns. 0: all weights.
+    pub adapter_rank: Option<usize>,
+    /// The sources of the rewards that weights learn from. `None`: users and outcomes.
+    pub train_from: Option<Vec<String>>,
+    /// Seconds after its end at which a session is taken.
+    pub deadline_seconds: Option<u64>,
+    /// Seconds without a request after which a batch is trained on. `None`: as soon as it is due.
+    pub idle_seconds: Option<u64>,
+    /// Hours of the week in which a batch is trained on, in UTC: `22:00-06:00`, or `sat,sun 00:00-24:00`. Empty: at any time.
+    #[serde(default)]
+    pub quiet: Vec<String>,
+    /// Seconds after which a batch that is due is trained on in any case.
+    pub overdue_seconds: Option<u64>,
+    /// The share of the processors that training may use.
+    pub processors: Option<f64>,
+}
+
+/// A section with defaults, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct WeightsPlan {
+    pub(crate) model: String,
+    pub(crate) signal: LiveSignal,
+    pub(crate) batch: usize,
+    pub(crate) rate: f64,
+    pub(crate) epochs: NonZeroU32,
+    pub(crate) learned: Learned,
+    pub(crate) sources: Vec<RewardSource>,
+    pub(crate) deadline_ms: u64,
+    pub(crate) idle_ms: Option<u64>,
+    pub(crate) quiet: Windows,
+    pub(crate) overdue_ms: u64,
+    /// Threads that compute.
+    pub(crate) threads: usize,
+}
+
+impl WeightsSection {
+    /// What is to be done. `None`: no weights learn. The error says what is wrong.
+    pub(crate) fn plan(&self) -> Result<Option<WeightsPlan>, String> {
+        let Some(model) = self.model.clone() else {
+            let other = Self { model: None, ..Self::default() };
+            return if *self == other {
+                Ok(None)
+            } else {
+                Err("weights.model: name the alias of the local model that learns".to_owned())
+            };
+        };
+        let signal = match self.signal.as_deref() {
+            None | Some("combined") => LiveSignal::Combined,
+            Some("binary") => LiveSignal::Binary,
+            Some("hint") => LiveSignal::Hint,
+            Some(other) => {
+                let other = clawhost_core::escaped(other, 60);
+                return Err(format!("weights.signal: there is no signal `{other}`; write binary, hint or combined"));
+            }
+        };
+        let batch = self.batch.unwrap_or(BATCH);
+        if !BATCH_RANGE.contains(&batch) {
+            return Err(format!("weights.batch: must be from {} to {}", BATCH_RANGE.start(), BATCH_RANGE.end()));
+        }
+        let rate = self.rate.unwrap_or(RATE);
+        if !(rate > 0.0 && rate <= 1.0) {
+            return Err("weights.rate: must be more than 0 and at most 1".to_owned());
+        }
+        let epochs = self.epochs.unwrap_or(EPOCHS);
+        if !(1..=MOST_EPOCHS).contains(&epochs) {
+            return Err(format!("weights.epochs: must be from 1 to {MOST_EPOCHS}"));
+        }
+        let learned = match self.adapter_rank.unwrap_or(RANK) {
+            0 => Learned::Full,
+            rank if rank <= MOST_RANK => {
+                Learned::Adapter(AdapterSettings { rank, alpha: 2.0 * rank as f64, ..AdapterSettings::default() })
+            }
+            _ => return Err(format!("weights.adapter_rank: must be from 0 to {MOST_RANK}")),
+        };
+        let deadline = self.deadline_seconds.unwrap_or(DEADLINE_SECONDS);
+        if deadline > LONGEST_DEADLINE_SECONDS {
+            return Err(format!("weights.deadline_seconds: must be from 0 to {LONGEST_DEADLINE_SECONDS}"));
+        }
+        let share = self.processors.unwrap_or(SHARE);
+        if !(share > 0.0 && share <= 1.0) {
+            return Err("weights.processors: must be more than 0 and at most 1, the share of the processors".to_owned());
+        }
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        Ok(Some(WeightsPlan {
+            model,
+            signal,
+            batch,
+            rate,
+            epochs: NonZeroU32::new(epochs).unwrap_or(NonZeroU32::MIN),
+            learned,
+            sources: crate::live::learning::sources("weights.train_from", self.train_from.as_deref())?,
+            deadline_ms: deadline.saturating_mul(1000),
+            idle_ms: self.idle_seconds.map(|seconds| seconds.saturating_mul(1000)),
+            quiet: Windows::of(&self.quiet).map_err(|why| format!("weights.quiet: {why}"))?,
+            overdue_ms: self.overdue_seconds.unwrap_or(OVERDUE_SECONDS).saturating_mul(1000),
+            threads: ((processors as f64 * share).floor() as usize).max(1),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::GatewayFile;
+
+    #[test]
+    fn values_outside_of_their_ranges_are_refused() {
+        let check = |text: &str, part: &str| {
+            let why = GatewayFile::parse(&format!("[weights]\n{text}")).map(|file| file.weights);
+            match why {
+                Ok(section) => assert!(part.is_empty(), "{text}: {section:?}"),
+                Err(why) => assert!(!part.is_empty() && why.contains(part), "{text}: {why}"),
+            }
+        };
+        check("", "");
+        check("model = \"tiny\"\nsignal = \"hint\"\nquiet = [\"sat,sun 00:00-24:00\", \"22:00-06:00\"]", "");
+        check("signal = \"hint\"", "weights.model: name the alias");
+        check("model = \"tiny\"\nsignal = \"opd\"", "weights.signal: there is no signal `opd`; write binary, hint");
+        check("model = \"tiny\"\nbatch = 1", "weights.batch: must be from 2 to 4096");
+        check("model = \"tiny\"\nrate = 0", "weights.rate: must be more than 0");
+        check("model = \"tiny\"\nadapter_rank = 2000", "weights.adapter_rank: must be from 0 to 1024");
+        check("model = \"tiny\"\nprocessors = 1.5", "weights.processors: must be more than 0 and at most 1");
+        check("model = \"tiny\"\nquiet = [\"nights\"]", "weights.quiet: `nights` is no time of the week");
+        check("model = \"tiny\"\ntrain_from = [\"users\"]", "weights.train_from: there is no source `users`");
+    }
+}

@@ -1,0 +1,231 @@
+//! The versions of weights that learn while they serve, in the data folder.
+//!
+//! ```text
+//! live-weights/ALIAS/
+//!   learned.json      the versions, their sessions, and how far sessions were taken: replacing it makes a version count
+//!   versions/N/NAME/  the model of a version, as transformers read it
+//!   state-N.bin       the optimiser's state of the newest version
+//!   serving           leads to the folder of the version that serves; a gateway looks at it
+//! ```
+
+use crate::{AppError, RequestError, small_files};
+use clawhost_core::Digest;
+use clawhost_model::{ModelFolder, digest};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The folder of all such models, in the data folder.
+const FOLDER: &str = "live-weights";
+const FILE: &str = "learned.json";
+const FORMAT: u32 = 1;
+/// Largest size of an optimiser's state in bytes: three numbers for each of ten billion weights.
+const STATE_BYTES: u64 = 128 << 30;
+/// Versions whose weights are kept: the one that serves, the one before it, and one more to go back to.
+const KEPT: usize = 3;
+/// Versions that are listed. Earlier ones are left out of the file.
+const LISTED: usize = 500;
+
+/// A version of weights.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsVersion {
+    /// Its number; 0 is what the operator configured.
+    pub number: u64,
+    /// The digest of its weights.
+    pub digest: String,
+    /// When it was made, Unix time in milliseconds.
+    pub at: u64,
+    /// The sessions that it learned from, as `RUN/EPISODE`.
+    pub sessions: Vec<String>,
+    /// What was measured.
+    pub metrics: Vec<(String, f64)>,
+    /// Why it is there, or why it is not: a step that was taken back has no weights.
+    pub note: String,
+    /// Whether it has weights.
+    pub is_kept: bool,
+}
+
+/// What was learned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Learned {
+    pub(super) format: u32,
+    /// The folder that the operator configured.
+    pub(super) base: String,
+    /// Number of the last live episode that was taken.
+    pub(super) through: u64,
+    /// The version that serves.
+    pub(super) serves: u64,
+    /// Versions and steps that were taken back, the oldest first.
+    pub(super) versions: Vec<WeightsVersion>,
+}
+
+/// The place of a model that learns while it serves.
+#[derive(Debug, Clone)]
+pub(crate) struct LearnedPlace {
+    folder: PathBuf,
+}
+
+fn unusable(path: &Path, why: impl std::fmt::Display) -> AppError {
+    RequestError::File { path: path.display().to_string(), why: why.to_string() }.into()
+}
+
+impl LearnedPlace {
+    /// The place of an alias in a data folder.
+    pub(crate) fn new(data: &Path, alias: &str) -> Self {
+        // An alias may have any characters.
+        let safe = alias.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        let name = if safe { alias.to_owned() } else { Digest::of(alias.as_bytes()).short() };
+        Self { folder: data.join(FOLDER).join(name) }
+    }
+
+    /// The folder that leads to the version that serves, if something was learned or is to be.
+    pub(crate) fn serving(&self) -> PathBuf {
+        self.folder.join("serving")
+    }
+
+    fn version(&self, number: u64, base: &Path) -> PathBuf {
+        if number == 0 {
+            return base.to_owned();
+        }
+        let name = crate::models::folder_name(base);
+        self.folder.join("versions").join(number.to_string()).join(name)
+    }
+
+    fn state(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("state-{number}.bin"))
+    }
+
+    /// What was learned from a model in a folder. Begins with that model if there is nothing yet.
+    ///
+    /// # Errors
+    /// A file is damaged, or another model learned here.
+    pub(super) fn learned(
+        &self,
+        base: &Path,
+        model: impl FnOnce() -> Result<ModelFolder, AppError>,
+        through: u64,
+        now: u64,
+    ) -> Result<Learned, AppError> {
+        let absolute = base.canonicalize().map_err(|error| unusable(base, error))?;
+        let shown = absolute.display().to_string();
+        if let Some(known) = small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)? {
+            if known.base != shown {
+                let why = format!(
+                    "its weights were learned from {}, and the model is {shown} now; name another alias, or move the folder away",
+                    known.base
+                );
+                return Err(unusable(&self.folder, why));
+            }
+            self.lead_to(&self.version(known.serves, &absolute))?;
+            return Ok(known);
+        }
+        let first = WeightsVersion {
+            number: 0,
+            digest: digest(&model()?.weights).to_string(),
+            at: now,
+            sessions: Vec::new(),
+            metrics: Vec::new(),
+            note: "as configured".to_owned(),
+            is_kept: true,
+        };
+        let learned = Learned { format: FORMAT, base: shown, through, serves: 0, versions: vec![first] };
+        small_files::write(&self.folder, FILE, &learned)?;
+        self.lead_to(&absolute)?;
+        Ok(learned)
+    }
+
+    /// The folder and the optimiser's state of the version that serves.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(super) fn newest(&self, learned: &Learned) -> Result<(PathBuf, Option<Vec<u8>>), AppError> {
+        let folder = self.version(learned.serves, Path::new(&learned.base));
+        let path = self.state(learned.serves);
+        let state =
+            path.exists().then(|| clawhost_files::read(&path, STATE_BYTES).map_err(|error| unusable(&path, error)));
+        Ok((folder, state.transpose()?))
+    }
+
+    /// Writes a new version and serves it. What is read before this returns is the version before.
+    ///
+    /// # Errors
+    /// It cannot be written. The version before serves.
+    pub(super) fn publish(
+        &self,
+        learned: &mut Learned,
+        (model, state): (&ModelFolder, &[u8]),
+        version: WeightsVersion,
+    ) -> Result<(), AppError> {
+        let base = PathBuf::from(&learned.base);
+        let folder = self.version(version.number, &base);
+        if folder.exists() {
+            // A process was killed before it counted.
+            std::fs::remove_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
+        }
+        model.write(&folder)?;
+        let path = self.state(version.number);
+        std::fs::write(&path, state).map_err(|error| unusable(&path, error))?;
+        learned.serves = version.number;
+        self.note(learned, version)?;
+        self.lead_to(&folder)?;
+        self.forget_old(learned);
+        Ok(())
+    }
+
+    /// Notes a version, or a step that was taken back.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn note(&self, learned: &mut Learned, version: WeightsVersion) -> Result<(), AppError> {
+        learned.versions.push(version);
+        let surplus = learned.versions.len().saturating_sub(LISTED);
+        learned.versions.drain(..surplus);
+        small_files::write(&self.folder, FILE, learned)
+    }
+
+    /// Removes the weights of old versions. They are only in the way: a failure is told.
+    fn forget_old(&self, learned: &Learned) {
+        let kept: Vec<u64> =
+            learned.versions.iter().rev().filter(|one| one.is_kept).take(KEPT).map(|one| one.number).collect();
+        let versions = self.folder.join("versions");
+        let numbers = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for entry in numbers(&versions) {
+            let number = entry.file_name().to_string_lossy().parse::<u64>().ok();
+            if number.is_none_or(|number| !kept.contains(&number)) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+        for entry in numbers(&self.folder) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let number = name
+                .strip_prefix("state-")
+                .and_then(|rest| rest.strip_suffix(".bin"))
+                .and_then(|number| number.parse::<u64>().ok());
+            if number.is_some_and(|number| number != learned.serves) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Makes `serving` lead to a folder, in one move.
+    fn lead_to(&self, folder: &Path) -> Result<(), AppError> {
+        let serving = self.serving();
+        if std::fs::read_link(&serving).is_ok_and(|now| now == folder) {
+            return Ok(());
+        }
+        let new = self.folder.join(".serving.new");
+        let _ = std::fs::remove_file(&new);
+        link(folder, &new).and_then(|()| std::fs::rename(&new, &serving)).map_err(|error| unusable(&serving, error))
+    }
+}
+
+#[cfg(unix)]
+fn link(folder: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(folder, at)
+}
+
+#[cfg(windows)]
+fn link(folder: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::windows::fs::symlink_dir(folder, at)
+}
