@@ -3,7 +3,10 @@
 use crate::client::{Answer, post, request, user};
 use crate::stub::{Received, Stub, says};
 use crate::{ADMIN, Bench};
-use clawhost_gateway::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
+use clawhost_gateway::{
+    EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsStepView,
+    WeightsView,
+};
 use clawhost_providers::Dialect;
 use serde_json::json;
 use std::sync::Arc;
@@ -90,7 +93,7 @@ async fn ended_sessions_have_pages_with_addresses() {
     let shown = async |page: &str| get(&bench, &format!("/dashboard{page}"), &[("cookie", &cookie)]).await;
     let (first, second) = (shown("?page=1").await, shown("?page=2").await);
     assert_eq!((first.status, second.status), (200, 200));
-    assert!(first.body.contains("0 sessions have ended") && !first.body.contains("<nav"), "{}", first.body);
+    assert!(first.body.contains("0 sessions have ended") && !first.body.contains("pages of ended"), "{}", first.body);
     assert!(second.body.contains("0 sessions have ended"), "{}", second.body);
     for page in ["?page=0", "?page=-1", "?page=x", "?page=99999999999999999999"] {
         let refused = shown(page).await;
@@ -176,6 +179,27 @@ impl LearnedBook for Known {
         })
     }
 
+    async fn weights(&self) -> Result<Option<WeightsView>, String> {
+        let step = |number, is_kept| WeightsStepView {
+            number,
+            at: 0,
+            sessions: 16,
+            metrics: vec![("tokens_per_second".into(), "812.5".into())],
+            note: ATTACK.into(),
+            is_kept,
+        };
+        Ok(Some(WeightsView {
+            model: ATTACK.into(),
+            signal: "rewards".into(),
+            serves: 7,
+            batch: 16,
+            waiting: 5,
+            trains: true,
+            problem: None,
+            steps: vec![step(8, false), step(7, true)],
+        }))
+    }
+
     async fn serve_version(&self, number: u64) -> Result<u64, String> {
         if number > 1 {
             return Err("another program changes the playbook".into());
@@ -221,4 +245,31 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
     let busy = send_form(&bench, &format!("{path}/versions/2"), &cookie, &format!("proof={proof}")).await;
     assert_eq!(busy.status, 409, "{busy:?}");
     assert!(busy.body.contains("another program changes the playbook"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn training_is_shown_with_weights_the_data_pool_and_what_models_cost() {
+    let stub = Stub::start(|_, request: &Received| says(request, "ok", &[]));
+    let bench = Bench::learning(&stub.base_url(), Arc::new(Known(AtomicU64::new(0)))).await;
+    let path = "/dashboard/training";
+    assert_eq!(get(&bench, path, &[]).await.status, 401);
+    let cookie = log_in(&bench).await;
+    let empty = get(&bench, path, &[("cookie", &cookie)]).await.body;
+    assert!(empty.contains("Nothing was asked yet.") && empty.contains("It is empty."), "{empty}");
+    let body = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]});
+    assert_eq!(post(&bench.address, "/run-1/task-1/v1/chat/completions", &[], &body).await.status, 200);
+    let page = get(&bench, path, &[("cookie", &cookie)]).await.body;
+    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    for text in [
+        "version 7",
+        "5 of 16",
+        ">trains<",
+        "tokens_per_second 812.5",
+        "<th scope=\"row\">none</th>",
+        "<th scope=\"row\">train</th><td class=\"number\">1</td>",
+        "<th scope=\"row\">m</th><td class=\"number\">1</td>",
+        "no prices",
+    ] {
+        assert!(page.contains(text), "no `{text}` in {page}");
+    }
 }

@@ -52,6 +52,7 @@ mod learn;
 mod live;
 mod live_scoring;
 mod live_trials;
+mod live_weights;
 mod local_weights;
 mod memory;
 mod mixtures;

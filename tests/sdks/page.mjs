@@ -67,6 +67,8 @@ try {
     check("a correction is taken", (await text()).includes("Use metric units."));
     await picture("session");
 
+    await press("nav a:nth-of-type(3)");
+    check("training shows what models were asked", (await text()).includes("Models since the start"));
     await press("nav a:nth-of-type(2)");
     let playbook = await text();
     for (let look = 0; look < 500 && !playbook.includes("sessions still needed"); look += 1) {

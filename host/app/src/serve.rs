@@ -212,6 +212,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
+    let weights = training.map(LiveWeights::new).transpose()?;
     let tries = mode == LiveMode::Auto && file.learning.live_trials;
     let parts = GatewayParts {
         store: store(workspace, &folder),
@@ -224,7 +225,12 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         guidance: guidance(&folder, section.playbook),
         guide: Some(guide.clone()),
         memory: Some(Arc::new(LiveMemory::new(workspace, guide.clone()))),
-        learned: Some(Arc::new(LivePlaybook::new(workspace, guide.clone(), learner.insight(), tries))),
+        learned: Some(Arc::new(LivePlaybook::new(
+            workspace,
+            guide.clone(),
+            (learner.insight(), tries),
+            weights.as_ref().map(LiveWeights::page),
+        ))),
         judge: judge(workspace, &request.rewards, events).await?,
         new_run: workspace.live_runs(),
     };
@@ -246,7 +252,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let watching = tokio::spawn(watch(watching));
     let learning = scoring.map(|scoring| tokio::spawn(scoring.run())).into_iter();
     let learning = learning.chain(std::iter::once(tokio::spawn(learner.run())));
-    let weights = training.map(LiveWeights::new).transpose()?.map(|weights| {
+    let weights = weights.map(|weights| {
         let running = Arc::downgrade(&running);
         tokio::spawn(weights.run(move || running.upgrade().map_or(0, |running| running.counts().recorded)))
     });

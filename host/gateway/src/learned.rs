@@ -138,6 +138,44 @@ pub struct LearnedView {
     pub problem: Option<String>,
 }
 
+/// A step of weights that learn while they serve.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WeightsStepView {
+    /// The number of the version.
+    pub number: u64,
+    /// Unix time in milliseconds.
+    pub at: u64,
+    /// Sessions that it learned from.
+    pub sessions: usize,
+    /// What was measured, as text.
+    pub metrics: Vec<(String, String)>,
+    /// What happened.
+    pub note: String,
+    /// Whether it made a version.
+    pub is_kept: bool,
+}
+
+/// Weights that learn while they serve.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WeightsView {
+    /// The alias of their model.
+    pub model: String,
+    /// What they learn from.
+    pub signal: String,
+    /// The version that serves; 0 is what the operator configured.
+    pub serves: u64,
+    /// Sessions of a step.
+    pub batch: usize,
+    /// Sessions that wait for a step.
+    pub waiting: usize,
+    /// Whether a step is computed now.
+    pub trains: bool,
+    /// What keeps them from learning, if something does.
+    pub problem: Option<String>,
+    /// The newest steps, the newest first.
+    pub steps: Vec<WeightsStepView>,
+}
+
 /// Shows what is learned, and serves older versions again.
 #[async_trait]
 pub trait LearnedBook: Send + Sync {
@@ -146,6 +184,13 @@ pub trait LearnedBook: Send + Sync {
     /// # Errors
     /// Why it cannot be read.
     async fn learned(&self) -> Result<LearnedView, String>;
+    /// The weights that learn. `None`: none do.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    async fn weights(&self) -> Result<Option<WeightsView>, String> {
+        Ok(None)
+    }
     /// Serves the content of an older version in a new one; 0 is the empty playbook. Returns the number of the version that is served.
     ///
     /// # Errors

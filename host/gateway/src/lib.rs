@@ -41,7 +41,10 @@ pub use guiding::{GuidanceChoice, Guide, Guiding, MemoryBook, MemoryItem, Memory
 pub use http::{Gateway, GatewayCounts, Running};
 pub use ingest::{Guidance, GuidanceEntry, GuidanceSource};
 pub use keys::{ADMIN_KEY_PREFIX, ClientKey, ClientKeys, KEY_PREFIX, PLACEHOLDER_KEY, dollars, usd_micros};
-pub use learned::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
+pub use learned::{
+    EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsStepView,
+    WeightsView,
+};
 pub use models::{Candidate, ModelSource, ServedModel, check_models};
 pub use observe::{
     ACCESS_LOG, AliasStats, Durations, ExchangeEvent, GatewayEvent, GatewayStats, ModelEvent, ModelStats, RequestStats,

@@ -1,12 +1,13 @@
 //! The page of the gateway, for its admin: sessions as they are, what they got and what was said of them. It is rendered here, has no script
 //! and nothing from elsewhere, and every text of a client or a model is escaped by the templates.
 //!
-//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown of sessions, [`playbook`] of what is learned, [`template`] renders it.
+//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown of sessions, [`playbook`] and [`training`] of what is learned, [`template`] renders it.
 
 mod login;
 mod pages;
 mod playbook;
 mod template;
+mod training;
 
 pub(crate) use login::Logins;
 
@@ -38,6 +39,7 @@ pub(crate) fn routes() -> Router<Arc<Inner>> {
         .route("/dashboard/style.css", get(style))
         .route("/dashboard/login", get(form).post(log_in))
         .route("/dashboard/logout", post(log_out))
+        .route("/dashboard/training", get(training::show))
         .route("/dashboard/playbook", get(playbook::show))
         .route("/dashboard/playbook/versions/{number}", get(playbook::ask).post(playbook::serve))
         .route("/dashboard/sessions/{run}/{episode}", get(session))

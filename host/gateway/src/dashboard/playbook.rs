@@ -37,7 +37,7 @@ pub(super) struct PlaybookShown {
     height: f64,
 }
 
-fn unavailable(why: String) -> Refusal {
+pub(super) fn unavailable(why: String) -> Refusal {
     Refusal::new(ErrorKind::Unavailable, why)
 }
 

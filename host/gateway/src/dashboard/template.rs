@@ -3,6 +3,7 @@
 use super::login::Visitor;
 use super::pages::{Overview, SessionShown, time};
 use super::playbook::PlaybookShown;
+use super::training::TrainingShown;
 use crate::learned::LearnedView;
 use minijinja::{Environment, context};
 use serde::Serialize;
@@ -19,6 +20,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
         ("session.html", include_str!("templates/session.html")),
         ("playbook.html", include_str!("templates/playbook.html")),
         ("rollback.html", include_str!("templates/rollback.html")),
+        ("training.html", include_str!("templates/training.html")),
     ];
     templates.add_filter("time", |at_ms: u64| time(at_ms));
     for (name, text) in all {
@@ -64,4 +66,9 @@ pub(super) fn playbook(shown: &PlaybookShown, visitor: &Visitor) -> String {
 /// The question whether an older version shall be served again.
 pub(super) fn rollback(learned: &LearnedView, number: u64, visitor: &Visitor) -> String {
     render("rollback.html", context! { learned, number, proof => visitor.proof })
+}
+
+/// Training.
+pub(super) fn training(shown: &TrainingShown, visitor: &Visitor) -> String {
+    render("training.html", context! { shown, proof => visitor.proof })
 }

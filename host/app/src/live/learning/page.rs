@@ -2,11 +2,14 @@
 
 use super::state::TrialsState;
 use crate::live::guide::LiveGuide;
+use crate::live::weights::TrainingPage;
 use crate::playbooks::{PlaybookWriter, document, show};
 use crate::{AppError, Workspace};
 use async_trait::async_trait;
 use clawhost_core::{StoreReader, counted};
-use clawhost_gateway::{EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView};
+use clawhost_gateway::{
+    EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsView,
+};
 use clawhost_learn::EntryId;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::live::LiveEstimate;
@@ -95,13 +98,20 @@ pub(crate) struct LivePlaybook {
     insight: Insight,
     tries: bool,
     writer: PlaybookWriter,
+    training: Option<Arc<TrainingPage>>,
 }
 
 impl LivePlaybook {
-    /// Of a gateway whose learner gives this insight. `tries`: whether lessons are tried on live sessions.
-    pub(crate) fn new(workspace: &Workspace, guide: Arc<LiveGuide>, insight: Insight, tries: bool) -> Self {
+    /// Of a gateway whose learner gives this insight. `tries`: whether lessons are tried on live sessions. `training`: of weights, if they learn.
+    pub(crate) fn new(
+        workspace: &Workspace,
+        guide: Arc<LiveGuide>,
+        (insight, tries): (Insight, bool),
+        training: Option<TrainingPage>,
+    ) -> Self {
         let writer = PlaybookWriter::new(workspace);
-        Self { folder: workspace.folder().to_owned(), guide, insight, tries, writer }
+        let training = training.map(Arc::new);
+        Self { folder: workspace.folder().to_owned(), guide, insight, tries, writer, training }
     }
 }
 
@@ -182,6 +192,12 @@ impl LearnedBook for LivePlaybook {
         let (folder, known, tries) = (self.folder.clone(), self.insight.lock().clone(), self.tries);
         let read = tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, tries)).await;
         read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    }
+
+    async fn weights(&self) -> Result<Option<WeightsView>, String> {
+        let Some(training) = self.training.clone() else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || training.view()).await;
+        read.map_err(|error| error.to_string())?.map(Some).map_err(|error| error.to_string())
     }
 
     async fn serve_version(&self, number: u64) -> Result<u64, String> {

@@ -2,16 +2,19 @@
 
 use super::background::at_low_priority;
 use super::material::{self, LiveSession};
+use super::page::{Progress, TrainingPage};
 use super::section::WeightsPlan;
 use super::step::{Aged, Learner, Stepped, shown};
 use super::versions::{Learned, LearnedPlace, WeightsVersion};
 use crate::events::Silent;
 use crate::gateway_file::GatewayFile;
-use crate::models::{ModelSettings, folder_name, read_folder};
+use crate::models::{ModelFactory, ModelSettings, folder_name, read_folder};
 use crate::served_models::{LearnedModel, configured_folder};
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Clock, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, StoreReader};
-use clawhost_model::{ModelFolder, digest};
+use clawhost_core::{Clock, KnownSecrets, LeaseMode, LeaseSubject, Leases as _, StoreReader};
+use clawhost_learn::policy::HINT_TOP;
+use clawhost_model::{ModelFolder, TokenCalls, digest};
+use clawhost_run_config::BudgetSpec;
 use clawhost_store::{FileLeases, Reader};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -23,6 +26,8 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// Ended episodes that are looked at at once.
 const ENDED: usize = 64;
+/// Concurrent calls of a teacher.
+const CONCURRENCY: usize = 4;
 /// Least sessions of a step by hand: one has no baseline.
 const LEAST: usize = 2;
 
@@ -31,9 +36,10 @@ const LEAST: usize = 2;
 pub(crate) struct Training {
     data: PathBuf,
     base: PathBuf,
-    place: LearnedPlace,
-    plan: WeightsPlan,
+    pub(super) place: LearnedPlace,
+    pub(super) plan: WeightsPlan,
     models: ModelSettings,
+    secrets: KnownSecrets,
     clock: Arc<dyn Clock>,
 }
 
@@ -90,6 +96,7 @@ impl Training {
             place: LearnedPlace::new(workspace.folder(), &plan.model),
             plan,
             models: workspace.settings().models.clone(),
+            secrets: workspace.secrets().clone(),
             clock: workspace.clock(),
         })
     }
@@ -103,11 +110,10 @@ impl Training {
         Ok(LearnedModel { alias: self.plan.model.clone(), folder: self.place.serving() })
     }
 
-    /// What was learned. Sessions that ended before the first start are no experience.
+    /// What was learned. Earlier sessions count, too, if these weights answered them.
     fn learned(&self) -> Result<Learned, AppError> {
-        let through = Reader::open(&self.data)?.newest_ended()?;
         let model = || read_folder(&self.base, &self.models.texts, &Silent);
-        self.place.learned(&self.base, model, through, self.clock.now_ms())
+        self.place.learned(&self.base, model, self.clock.now_ms())
     }
 
     /// Looks at episodes that have ended. Returns whether there may be more.
@@ -195,13 +201,18 @@ impl Training {
 
     /// Opens the weights, and takes the step on this thread.
     fn stepped(&self, learned: &Learned, sessions: Vec<Waiting>) -> Result<(Stepped, Made), AppError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AppError::Host(format!("training cannot begin: {error}")))?;
         let (folder, state) = self.place.newest(learned)?;
         let model = read_folder(&folder, &self.models.texts, &Silent)?;
         let device = self.models.open_device(model.config.parameters(), &Silent)?;
         let name = folder_name(&self.base);
-        let mut learner = Learner::open(&model, &name, &self.plan, &device, state.as_deref(), None)?;
+        let mut learner = Learner::open(&model, &name, &self.plan, &device, state.as_deref())?;
+        if let Some(spec) = self.plan.teacher.as_deref().filter(|_| self.plan.signal.uses_hints()) {
+            let tokens = Arc::new(TokenCalls::new(learner.model().clone()));
+            let models = ModelFactory::new(self.models.clone(), &BudgetSpec::default(), CONCURRENCY, self.secrets.clone());
+            learner.ask(runtime.block_on(models.teacher((spec, HINT_TOP), tokens, &Silent))?);
+        }
         let aged: Vec<Aged> = sessions.into_iter().map(|waiting| age(learned, waiting.session)).collect();
         let tokens: usize = aged.iter().map(|(session, _)| session.generated.written()).sum();
         let begun = self.clock.monotonic_us();
@@ -252,6 +263,7 @@ fn age(learned: &Learned, session: LiveSession) -> Aged {
 pub(crate) struct LiveWeights {
     training: Training,
     queue: Queue,
+    progress: Progress,
 }
 
 impl LiveWeights {
@@ -261,25 +273,39 @@ impl LiveWeights {
     /// What was learned cannot be read.
     pub(crate) fn new(training: Training) -> Result<Self, AppError> {
         let queue = Queue::behind(training.learned()?.through);
-        Ok(Self { training, queue })
+        Ok(Self { training, queue, progress: Progress::default() })
+    }
+
+    /// What it does, for the page.
+    pub(crate) fn page(&self) -> TrainingPage {
+        TrainingPage::new(self.training.clone(), self.progress.clone())
     }
 
     /// Trains until it is dropped. `requests`: the number of requests so far, which says when the gateway is idle.
     pub(crate) async fn run(mut self, requests: impl Fn() -> u64 + Send) {
         let (mut seen, mut last_request_at) = (requests(), self.training.clock.now_ms());
+        let mut problem = None;
         loop {
             let now = requests();
             if now != seen {
                 (seen, last_request_at) = (now, self.training.clock.now_ms());
             }
-            match self.pass(last_request_at).await {
-                Ok(true) => {}
-                Ok(false) => tokio::time::sleep(LOOK).await,
-                Err(error) => {
-                    tracing::error!("weights do not learn from live sessions now: {error}");
-                    self.queue = Queue::behind(self.queue.through);
-                    tokio::time::sleep(LOOK).await;
-                }
+            let passed = self.pass(last_request_at).await;
+            self.progress.set_trains(false);
+            self.progress.set_waiting(self.queue.sessions.len());
+            let why = passed.as_ref().err().map(AppError::to_string);
+            if let Some(why) = why.as_ref().filter(|why| problem.as_ref() != Some(*why)) {
+                tracing::error!("weights do not learn from live sessions now: {why}");
+            }
+            if why.is_some() {
+                self.queue = Queue::behind(self.queue.through);
+            }
+            if why != problem {
+                self.progress.set_problem(why.clone());
+                problem = why;
+            }
+            if !passed.unwrap_or(false) {
+                tokio::time::sleep(LOOK).await;
             }
         }
     }
@@ -301,6 +327,7 @@ impl LiveWeights {
         if !self.training.is_time(&self.queue, last_request_at) {
             return Ok(false);
         }
+        self.progress.set_trains(true);
         let step = self.training.step(&mut self.queue).await?;
         if let Some(step) = &step {
             match step.version {

@@ -46,6 +46,8 @@ pub struct WeightsSection {
     pub epochs: Option<u32>,
     /// Rank of the adapter that learns. 0: all weights.
     pub adapter_rank: Option<usize>,
+    /// The teacher of answers with a correction: `openai:MODEL@ADDRESS` of an endpoint that scores given tokens. `None`: the model itself.
+    pub teacher: Option<String>,
     /// The sources of the rewards that weights learn from. `None`: users and outcomes.
     pub train_from: Option<Vec<String>>,
     /// Seconds after its end at which a session is taken.
@@ -70,6 +72,7 @@ pub(crate) struct WeightsPlan {
     pub(crate) rate: f64,
     pub(crate) epochs: NonZeroU32,
     pub(crate) learned: Learned,
+    pub(crate) teacher: Option<String>,
     pub(crate) sources: Vec<RewardSource>,
     pub(crate) deadline_ms: u64,
     pub(crate) idle_ms: Option<u64>,
@@ -134,6 +137,7 @@ impl WeightsSection {
             rate,
             epochs: NonZeroU32::new(epochs).unwrap_or(NonZeroU32::MIN),
             learned,
+            teacher: self.teacher.clone(),
             sources: crate::live::learning::sources("weights.train_from", self.train_from.as_deref())?,
             deadline_ms: deadline.saturating_mul(1000),
             idle_ms: self.idle_seconds.map(|seconds| seconds.saturating_mul(1000)),

@@ -44,7 +44,7 @@ fn failed(error: impl std::fmt::Display) -> AppError {
 }
 
 impl Learner {
-    /// Opens weights for learning. `state`: the optimiser's, of an earlier step. `teacher`: of answers with a correction; `None`: the model itself.
+    /// Opens weights for learning. `state`: the optimiser's, of an earlier step. The teacher of answers with a correction is the model itself.
     ///
     /// # Errors
     /// The weights cannot be opened, the machine lacks memory, or the state belongs to other weights.
@@ -54,7 +54,6 @@ impl Learner {
         plan: &WeightsPlan,
         device: &ComputeDevice,
         state: Option<&[u8]>,
-        teacher: Option<Arc<dyn Teacher>>,
     ) -> Result<Self, AppError> {
         let settings = LearningSettings {
             learned: plan.learned,
@@ -69,12 +68,16 @@ impl Learner {
         if let Some(state) = state {
             layer.restore(state).map_err(failed)?;
         }
-        let teacher = teacher.unwrap_or_else(|| Arc::new(TokenCalls::new(model.clone())));
+        let teacher = Arc::new(TokenCalls::new(model.clone()));
         Ok(Self { model, layer, signal: plan.signal, teacher })
     }
 
+    /// Sets another teacher of answers with a correction. It has the same tokens.
+    pub(crate) fn ask(&mut self, teacher: Arc<dyn Teacher>) {
+        self.teacher = teacher;
+    }
+
     /// The model as it is now.
-    #[cfg(test)]
     pub(crate) fn model(&self) -> &Arc<LocalModel> {
         &self.model
     }

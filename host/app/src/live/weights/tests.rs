@@ -164,7 +164,7 @@ fn shuffled(mut sessions: Vec<LiveSession>, seed: u64, corrected: &mut [usize; 2
 
 /// A model behind all sessions.
 async fn learned(folder: &ModelFolder, signal: &str, shuffles: bool, seed: u64) -> Arc<LocalModel> {
-    let mut learner = Learner::open(folder, "tiny", &plan(signal), &ComputeDevice::processor(), None, None).unwrap();
+    let mut learner = Learner::open(folder, "tiny", &plan(signal), &ComputeDevice::processor(), None).unwrap();
     let mut corrected = [0, 1];
     for step in 0..SESSIONS / BATCH {
         let mut sessions = Vec::new();
@@ -215,7 +215,7 @@ async fn forty_sessions_make_held_out_users_content_and_shuffled_feedback_does_n
 async fn a_step_that_diverges_is_taken_back() {
     let folder = taught_model(7);
     let plan = WeightsPlan { rate: 1.0, ..plan("binary") };
-    let mut learner = Learner::open(&folder, "tiny", &plan, &ComputeDevice::processor(), None, None).unwrap();
+    let mut learner = Learner::open(&folder, "tiny", &plan, &ComputeDevice::processor(), None).unwrap();
     let before = learner.state().unwrap();
     let mut sessions: Vec<Aged> = Vec::new();
     for number in 0..8 {
@@ -231,7 +231,7 @@ async fn a_step_that_diverges_is_taken_back() {
 async fn sessions_that_teach_nothing_change_nothing() {
     let folder = taught_model(7);
     let mut learner =
-        Learner::open(&folder, "tiny", &plan("combined"), &ComputeDevice::processor(), None, None).unwrap();
+        Learner::open(&folder, "tiny", &plan("combined"), &ComputeDevice::processor(), None).unwrap();
     let before = learner.state().unwrap();
     let said = answer(learner.model(), &question(0), 1).await;
     let good = LiveSession { reward: Some(1.0), hints: Vec::new(), ..session(0, said, "combined") };

@@ -104,7 +104,6 @@ impl LearnedPlace {
         &self,
         base: &Path,
         model: impl FnOnce() -> Result<ModelFolder, AppError>,
-        through: u64,
         now: u64,
     ) -> Result<Learned, AppError> {
         let absolute = base.canonicalize().map_err(|error| unusable(base, error))?;
@@ -129,10 +128,19 @@ impl LearnedPlace {
             note: "as configured".to_owned(),
             is_kept: true,
         };
-        let learned = Learned { format: FORMAT, base: shown, through, serves: 0, versions: vec![first] };
+        let learned = Learned { format: FORMAT, base: shown, through: 0, serves: 0, versions: vec![first] };
         small_files::write(&self.folder, FILE, &learned)?;
         self.lead_to(&absolute)?;
         Ok(learned)
+    }
+
+    /// What was learned, the newest step first, and the version that serves. `None`: nothing was learned here.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub(super) fn steps(&self) -> Result<Option<(u64, Vec<WeightsVersion>)>, AppError> {
+        let known = small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)?;
+        Ok(known.map(|known: Learned| (known.serves, known.versions.into_iter().rev().collect())))
     }
 
     /// The folder and the optimiser's state of the version that serves.
