@@ -135,12 +135,14 @@ impl PolicyGradient {
 
 impl PolicyGradient {
     /// The objective of a model that serves: single sessions, the clip of DAPO (.2/.28), the mean over tokens, and importance weights truncated at 2
-    /// for sessions that earlier weights answered.
+    /// for sessions that earlier weights answered. Truncated answers count: people judge what they get.
     pub fn live(signal: LiveSignal) -> Self {
         let clip = Surrogate::Clip { low: 0.2, high: 0.28 };
         let rewarded = Self::from_rewards(clip, Aggregation::Token, Advantage::Single);
         Self {
-            reward: rewarded.reward.filter(|_| signal.uses_rewards()),
+            reward: signal
+                .uses_rewards()
+                .then(|| RewardTerm { truncation: Truncation::Keep, ..RewardTerm::of(Advantage::Single) }),
             distillation: signal.uses_hints().then(|| Distillation { top: HINT_TOP, ..Distillation::default() }),
             ..rewarded
         }

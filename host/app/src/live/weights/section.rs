@@ -122,8 +122,8 @@ impl WeightsSection {
             _ => return Err(format!("weights.adapter_rank: must be from 0 to {MOST_RANK}")),
         };
         let deadline = self.deadline_seconds.unwrap_or(DEADLINE_SECONDS);
-        if deadline > LONGEST_DEADLINE_SECONDS {
-            return Err(format!("weights.deadline_seconds: must be from 0 to {LONGEST_DEADLINE_SECONDS}"));
+        if !(1..=LONGEST_DEADLINE_SECONDS).contains(&deadline) {
+            return Err(format!("weights.deadline_seconds: must be from 1 to {LONGEST_DEADLINE_SECONDS}"));
         }
         let share = self.processors.unwrap_or(SHARE);
         if !(share > 0.0 && share <= 1.0) {
@@ -167,6 +167,8 @@ mod tests {
         check("model = \"tiny\"\nsignal = \"opd\"", "weights.signal: there is no signal `opd`; write binary, hint");
         check("model = \"tiny\"\nbatch = 1", "weights.batch: must be from 2 to 4096");
         check("model = \"tiny\"\nrate = 0", "weights.rate: must be more than 0");
+        check("model = \"tiny\"\ndeadline_seconds = 0", "weights.deadline_seconds: must be from 1 to 2592000");
+        check("model = \"tiny\"\nepochs = 0", "weights.epochs: must be from 1 to 32");
         check("model = \"tiny\"\nadapter_rank = 2000", "weights.adapter_rank: must be from 0 to 1024");
         check("model = \"tiny\"\nprocessors = 1.5", "weights.processors: must be more than 0 and at most 1");
         check("model = \"tiny\"\nquiet = [\"nights\"]", "weights.quiet: `nights` is no time of the week");
