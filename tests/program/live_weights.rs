@@ -17,7 +17,7 @@ fn configured(bench: &Bench, weights: &str) -> String {
     let small = TinyModel { width: 16, layers: 1, heads: 2, seed: 5, ..TinyModel::default() };
     small.make().unwrap().write(&path).unwrap();
     let text = format!(
-        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 0\nrate = 0.001\n{weights}"
+        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 0\nrate = 0.001\n{weights}"
     );
     std::fs::write(bench.data.path().join("gateway.toml"), text).unwrap();
     format!("m=local:{}", path.display())
@@ -135,7 +135,11 @@ fn weights_that_cannot_learn_are_refused_before_the_gateway_starts() {
     // Weights that were learned from another model are not mixed with this one.
     bench.json(&["train-step", "--upstream", &upstream]);
     let other = bench.data.path().join("other");
-    TinyModel { width: 16, layers: 1, heads: 2, seed: 6, ..TinyModel::default() }.make().unwrap().write(&other).unwrap();
+    TinyModel { width: 16, layers: 1, heads: 2, seed: 6, ..TinyModel::default() }
+        .make()
+        .unwrap()
+        .write(&other)
+        .unwrap();
     bench.refused(
         &["serve", "--listen", "127.0.0.1:0", "--upstream", &format!("m=local:{}", other.display())],
         &["its weights were learned from", "name another alias, or move the folder away"],

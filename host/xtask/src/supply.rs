@@ -34,7 +34,8 @@ impl Tool {
         say(&format!("installing {} {} into {}", self.name, self.version, tools.display()));
         // Its own target folder: features and profile of this workspace are not those of the tool.
         let mut install = cargo();
-        install.args(["install", "--quiet", "--locked", self.name, "--version", self.version, "--root"]);
+        // Without optimisation: they run once, and building them takes longer than that.
+        install.args(["install", "--quiet", "--locked", "--debug", self.name, "--version", self.version, "--root"]);
         install.arg(&tools).env("CARGO_TARGET_DIR", tools.join("build"));
         run(&mut install).with_context(|| format!("{} is not there and cannot be installed", self.name))?;
         // Only the program is needed again.

@@ -1,7 +1,7 @@
 //! Trains the weights of a local model from live sessions, beside the gateway that serves it.
 
 use super::background::at_low_priority;
-use super::material::{self, LiveSession};
+use super::material::{self, LiveSession, Wanted};
 use super::page::{Progress, TrainingPage};
 use super::section::WeightsPlan;
 use super::step::{Aged, Learner, Stepped, shown};
@@ -125,15 +125,15 @@ impl Training {
         let ended = reader.ended_after(queue.looked, ENDED)?;
         let is_full = ended.len() == ENDED;
         for (number, name) in ended {
-            if let Some(name) = name {
-                let what = (model.as_str(), self.plan.signal, self.plan.sources.as_slice());
-                if let Some(row) = reader.episode(&name)?
-                    && row.created_at.saturating_add(self.plan.deadline_ms) > now
-                {
+            if let Some(name) = name
+                && let Some(episode) = reader.episode(&name)?
+            {
+                let due_at = episode.created_at.saturating_add(self.plan.deadline_ms);
+                if due_at > now {
                     return Ok(false);
                 }
-                if let Ok(session) = material::session(reader, &name, what, self.plan.deadline_ms)? {
-                    let due_at = session.episode.created_at.saturating_add(self.plan.deadline_ms);
+                let wanted = Wanted { model: &model, plan: &self.plan };
+                if let Ok(session) = material::session(reader, &name, episode, wanted)? {
                     queue.sessions.push_back(Waiting { number, due_at, session });
                 }
             }
@@ -210,7 +210,8 @@ impl Training {
         let mut learner = Learner::open(&model, &name, &self.plan, &device, state.as_deref())?;
         if let Some(spec) = self.plan.teacher.as_deref().filter(|_| self.plan.signal.uses_hints()) {
             let tokens = Arc::new(TokenCalls::new(learner.model().clone()));
-            let models = ModelFactory::new(self.models.clone(), &BudgetSpec::default(), CONCURRENCY, self.secrets.clone());
+            let models =
+                ModelFactory::new(self.models.clone(), &BudgetSpec::default(), CONCURRENCY, self.secrets.clone());
             learner.ask(runtime.block_on(models.teacher((spec, HINT_TOP), tokens, &Silent))?);
         }
         let aged: Vec<Aged> = sessions.into_iter().map(|waiting| age(learned, waiting.session)).collect();

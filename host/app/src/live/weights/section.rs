@@ -1,5 +1,6 @@
 //! How the weights of a local model learn while it serves: the section `[weights]` of `gateway.toml`.
 
+use super::opted_in::OptedIn;
 use super::windows::Windows;
 use clawhost_core::RewardSource;
 use clawhost_learn::policy::LiveSignal;
@@ -36,6 +37,10 @@ const MOST_RANK: usize = 1024;
 pub struct WeightsSection {
     /// The alias of the served local model that learns. `None`: no weights learn.
     pub model: Option<String>,
+    /// Whose sessions they learn from: `all`, `key:NAME` (all behind that key; `key:` without one), or a scope as of memory, `user:KEY/NAME`,
+    /// `agent:KEY/NAME` or `project:KEY/NAME`. What one of them says changes the answers to all.
+    #[serde(default)]
+    pub from: Vec<String>,
     /// What they learn from: `binary`, `hint` or `combined`.
     pub signal: Option<String>,
     /// Sessions of a step.
@@ -67,6 +72,7 @@ pub struct WeightsSection {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WeightsPlan {
     pub(crate) model: String,
+    pub(crate) from: OptedIn,
     pub(crate) signal: LiveSignal,
     pub(crate) batch: usize,
     pub(crate) rate: f64,
@@ -132,6 +138,7 @@ impl WeightsSection {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         Ok(Some(WeightsPlan {
             model,
+            from: OptedIn::of(&self.from).map_err(|why| format!("weights.from: {why}"))?,
             signal,
             batch,
             rate,
@@ -162,16 +169,38 @@ mod tests {
             }
         };
         check("", "");
-        check("model = \"tiny\"\nsignal = \"hint\"\nquiet = [\"sat,sun 00:00-24:00\", \"22:00-06:00\"]", "");
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nsignal = \"hint\"\nquiet = [\"sat,sun 00:00-24:00\", \"22:00-06:00\"]",
+            "",
+        );
+        check("model = \"tiny\"", "weights.from: name who has agreed");
         check("signal = \"hint\"", "weights.model: name the alias");
-        check("model = \"tiny\"\nsignal = \"opd\"", "weights.signal: there is no signal `opd`; write binary, hint");
-        check("model = \"tiny\"\nbatch = 1", "weights.batch: must be from 2 to 4096");
-        check("model = \"tiny\"\nrate = 0", "weights.rate: must be more than 0");
-        check("model = \"tiny\"\ndeadline_seconds = 0", "weights.deadline_seconds: must be from 1 to 2592000");
-        check("model = \"tiny\"\nepochs = 0", "weights.epochs: must be from 1 to 32");
-        check("model = \"tiny\"\nadapter_rank = 2000", "weights.adapter_rank: must be from 0 to 1024");
-        check("model = \"tiny\"\nprocessors = 1.5", "weights.processors: must be more than 0 and at most 1");
-        check("model = \"tiny\"\nquiet = [\"nights\"]", "weights.quiet: `nights` is no time of the week");
-        check("model = \"tiny\"\ntrain_from = [\"users\"]", "weights.train_from: there is no source `users`");
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nsignal = \"opd\"",
+            "weights.signal: there is no signal `opd`; write binary, hint",
+        );
+        check("model = \"tiny\"\nfrom = [\"all\"]\nbatch = 1", "weights.batch: must be from 2 to 4096");
+        check("model = \"tiny\"\nfrom = [\"all\"]\nrate = 0", "weights.rate: must be more than 0");
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\ndeadline_seconds = 0",
+            "weights.deadline_seconds: must be from 1 to 2592000",
+        );
+        check("model = \"tiny\"\nfrom = [\"all\"]\nepochs = 0", "weights.epochs: must be from 1 to 32");
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nadapter_rank = 2000",
+            "weights.adapter_rank: must be from 0 to 1024",
+        );
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nprocessors = 1.5",
+            "weights.processors: must be more than 0 and at most 1",
+        );
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nquiet = [\"nights\"]",
+            "weights.quiet: `nights` is no time of the week",
+        );
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\ntrain_from = [\"users\"]",
+            "weights.train_from: there is no source `users`",
+        );
     }
 }

@@ -1,0 +1,86 @@
+//! Who has agreed that weights which answer everybody learn from their sessions.
+
+use clawhost_core::LiveSession;
+use std::collections::BTreeSet;
+
+/// Keys and scopes that have agreed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OptedIn {
+    /// Everybody.
+    All,
+    /// These, as the operator names them.
+    These(BTreeSet<String>),
+}
+
+/// What a name begins with.
+const LEVELS: [&str; 4] = ["key:", "user:", "agent:", "project:"];
+
+impl OptedIn {
+    /// Reads the names of those who have agreed. The error says what is wrong.
+    pub(super) fn of(names: &[String]) -> Result<Self, String> {
+        if names.is_empty() {
+            return Err(
+                "name who has agreed: all, key:NAME, user:KEY/NAME, agent:KEY/NAME or project:KEY/NAME".to_owned()
+            );
+        }
+        if names.iter().any(|name| name == "all") {
+            return Ok(Self::All);
+        }
+        let is_known = |name: &&String| {
+            let rest = LEVELS.iter().find_map(|level| name.strip_prefix(level));
+            rest.is_some_and(|rest| name.starts_with("key:") || rest.contains('/'))
+        };
+        match names.iter().find(|name| !is_known(name)) {
+            Some(name) => {
+                let name = clawhost_core::escaped(name, 60);
+                Err(format!(
+                    "`{name}` names nobody; write all, key:NAME, user:KEY/NAME, agent:KEY/NAME or project:KEY/NAME"
+                ))
+            }
+            None => Ok(Self::These(names.iter().cloned().collect())),
+        }
+    }
+
+    /// Whether the user of a session behind a key has agreed.
+    pub(super) fn has(&self, owner: &str, session: &LiveSession) -> bool {
+        let Self::These(names) = self else { return true };
+        let named = [
+            ("user", session.user.as_deref()),
+            ("agent", Some(session.agent.as_str())),
+            ("project", session.project.as_deref()),
+        ];
+        let mut scopes = named.into_iter().filter_map(|(level, name)| Some(format!("{level}:{owner}/{}", name?)));
+        names.contains(&format!("key:{owner}")) || scopes.any(|scope| names.contains(&scope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_those_who_have_agreed_are_learned_from() {
+        let check = |names: &[&str], owner: &str, user: Option<&str>, expect: bool| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let session = LiveSession { user: user.map(str::to_owned), ..LiveSession::new("s", "codex", "m") };
+            assert_eq!(OptedIn::of(&names).unwrap().has(owner, &session), expect, "{names:?} {owner} {user:?}");
+        };
+        check(&["all"], "shop", None, true);
+        check(&["key:shop"], "shop", Some("ada"), true);
+        check(&["key:shop"], "", Some("ada"), false);
+        check(&["key:"], "", None, true);
+        check(&["user:shop/ada"], "shop", Some("ada"), true);
+        check(&["user:shop/ada"], "other", Some("ada"), false);
+        check(&["user:shop/ada"], "shop", Some("ben"), false);
+        check(&["agent:shop/codex"], "shop", None, true);
+        check(&["project:shop/p"], "shop", Some("ada"), false);
+    }
+
+    #[test]
+    fn names_of_nobody_are_refused() {
+        for names in [&[][..], &["shop"], &["user:ada"], &["team:core"]] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert!(OptedIn::of(&names).is_err(), "{names:?}");
+        }
+    }
+}
