@@ -69,6 +69,7 @@ try {
 
     await press("nav a:nth-of-type(3)");
     check("training shows what models were asked", (await text()).includes("Models since the start"));
+    await picture("training");
     await press("nav a:nth-of-type(2)");
     let playbook = await text();
     for (let look = 0; look < 500 && !playbook.includes("sessions still needed"); look += 1) {
