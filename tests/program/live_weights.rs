@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LOOKS: usize = 30_000;
 
 /// A folder with a small model, and the configuration of a gateway that trains it.
-fn configured(bench: &Bench, weights: &str) -> String {
+fn configured(bench: &Bench, rank: u32, weights: &str) -> String {
     let path = bench.data.path().join("tiny");
     let small = TinyModel { width: 16, layers: 1, heads: 2, seed: 5, ..TinyModel::default() };
     small.make().unwrap().write(&path).unwrap();
     let text = format!(
-        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 0\nrate = 0.001\n{weights}"
+        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = {rank}\nrate = 0.001\n{weights}"
     );
     std::fs::write(bench.data.path().join("gateway.toml"), text).unwrap();
     format!("m=local:{}", path.display())
@@ -72,7 +72,7 @@ fn learned(bench: &Bench) -> Value {
 #[test]
 fn sessions_with_thumbs_become_new_weights_and_no_request_waits_for_them() {
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
-    let upstream = configured(&bench, "");
+    let upstream = configured(&bench, 0, "");
     let configured = std::fs::read(bench.data.path().join("tiny/model.safetensors")).unwrap();
     let served = Served::start(&bench, &[&upstream]);
     let stops = Arc::new(AtomicBool::new(false));
@@ -108,8 +108,14 @@ fn sessions_with_thumbs_become_new_weights_and_no_request_waits_for_them() {
     let numbers: Vec<_> = versions.iter().map(|version| version["number"].as_u64().unwrap()).collect();
     assert_eq!((numbers, &file["serves"]), (vec![0, 1, 2], &json!(2)), "{file}");
     assert!(third.starts_with(versions[2]["digest"].as_str().unwrap()), "{third} {file}");
-    let taught: Vec<_> = versions.iter().flat_map(|version| version["sessions"].as_array().unwrap()).collect();
-    assert_eq!(taught.len(), 8, "each session counts once: {file}");
+    let mut taught = Vec::new();
+    for step in 1..=2 {
+        let file = bench.data.path().join(format!("live-weights/m/steps/{step}.json"));
+        let step: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        taught.extend(step["sessions"].as_array().unwrap().iter().map(ToString::to_string));
+    }
+    let all: std::collections::BTreeSet<&String> = taught.iter().collect();
+    assert_eq!((taught.len(), all.len()), (8, 8), "each session counts once: {taught:?}");
     let unchanged = std::fs::read(bench.data.path().join("tiny/model.safetensors")).unwrap();
     assert!(unchanged == configured, "the folder of the model is never changed");
 
@@ -125,9 +131,28 @@ fn sessions_with_thumbs_become_new_weights_and_no_request_waits_for_them() {
 }
 
 #[test]
+fn an_adapter_goes_on_from_its_last_version_and_the_weights_below_it_stay() {
+    let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
+    let upstream = configured(&bench, 2, "");
+    let served = Served::start(&bench, &[&upstream]);
+    let first = listed(&served);
+    sessions(&served, "one", &[]);
+    let second = next(&served, &first);
+    sessions(&served, "two", &[]);
+    next(&served, &second);
+    served.terminate();
+    let weights = |version: u64, file: &str| {
+        let folder = bench.data.path().join(format!("live-weights/m/versions/{version}/tiny"));
+        std::fs::read(folder.join(file)).unwrap()
+    };
+    assert!(weights(1, "model.safetensors") == weights(2, "model.safetensors"));
+    assert!(weights(1, "adapter/adapter_model.safetensors") != weights(2, "adapter/adapter_model.safetensors"));
+}
+
+#[test]
 fn weights_that_cannot_learn_are_refused_before_the_gateway_starts() {
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
-    let upstream = configured(&bench, "");
+    let upstream = configured(&bench, 0, "");
     bench.refused(
         &["serve", "--listen", "127.0.0.1:0", "--upstream", "other=openai:m@http://127.0.0.1:9/v1"],
         &["weights.model: there is no local model `m`", "m=local:FOLDER"],
@@ -149,7 +174,7 @@ fn weights_that_cannot_learn_are_refused_before_the_gateway_starts() {
 #[test]
 fn a_step_that_diverges_leaves_the_weights_and_is_not_taken_again() {
     let bench = Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() };
-    let upstream = configured(&bench, "signal = \"binary\"\nepochs = 32\n");
+    let upstream = configured(&bench, 0, "signal = \"binary\"\nepochs = 32\n");
     let file = bench.data.path().join("gateway.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("rate = 0.001", "rate = 1");
     std::fs::write(&file, text).unwrap();

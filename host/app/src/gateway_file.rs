@@ -241,6 +241,7 @@ impl GatewayFile {
             ("scoring", scoring),
             ("learning", learning),
             ("weights", self.weights != started.weights),
+            ("gateway.mode", self.gateway.mode.trains_weights() != started.gateway.mode.trains_weights()),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
     }

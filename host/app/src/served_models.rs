@@ -39,6 +39,8 @@ pub(crate) struct ServedModels {
 pub(crate) struct LearnedModel {
     /// Its alias.
     pub(crate) alias: String,
+    /// The folder that it learned from, without links.
+    pub(crate) base: PathBuf,
     /// The folder that is served in the place of the configured one.
     pub(crate) folder: PathBuf,
 }
@@ -118,7 +120,12 @@ fn is_named(spec: &str, name: &str) -> bool {
 /// The text of a model, or of the folder with its newest weights.
 fn newest<'a>(spec: &'a str, learned: Option<&LearnedModel>) -> Cow<'a, str> {
     match (local_folder(spec), learned) {
-        (Some(_), Some(learned)) => format!("local:{}", learned.folder.display()).into(),
+        // An alias that was given to another model since serves that one.
+        (Some(folder), Some(learned))
+            if Path::new(folder).canonicalize().is_ok_and(|folder| folder == learned.base) =>
+        {
+            format!("local:{}", learned.folder.display()).into()
+        }
         _ => spec.into(),
     }
 }

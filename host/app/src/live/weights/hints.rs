@@ -48,7 +48,8 @@ fn ranges(session: &LiveSession) -> impl Iterator<Item = std::ops::Range<usize>>
     starts.zip(ends).map(|(start, end)| start..end)
 }
 
-/// What a teacher says of the tokens that the model sampled, with the corrections of the session before them: nothing of turns without one.
+/// What a teacher says of the tokens that the model sampled, with the corrections of the session before them: nothing of turns without one. Empty: it
+/// was asked about none.
 ///
 /// # Errors
 /// A conversation with its hint is longer than the model's context, or the teacher does not answer.
@@ -61,6 +62,7 @@ pub(super) async fn taught(
     let known = |logprob: &f32| TaughtToken { logprob: f64::from(*logprob).min(0.0), likely: Vec::new() };
     let mut all: Vec<TaughtToken> = generated.rollout.iter().map(known).collect();
     let vocabulary = model.engine().current().model.config().vocabulary;
+    let mut is_taught = false;
     let last = session.episode.turns.len().saturating_sub(1);
     for (turn, range) in ranges(session).enumerate() {
         let own = |about: &Option<u32>| about.map_or(last, |about| about as usize) == turn;
@@ -82,6 +84,8 @@ pub(super) async fn taught(
             scored.likely.retain(|(id, _)| (*id as usize) < vocabulary);
             *token = scored;
         }
+        is_taught = true;
     }
-    Ok(all)
+    // Without a message of the user there is no place for a correction.
+    Ok(if is_taught { all } else { Vec::new() })
 }

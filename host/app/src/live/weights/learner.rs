@@ -11,7 +11,7 @@ use crate::gateway_file::GatewayFile;
 use crate::models::{ModelFactory, ModelSettings, folder_name, read_folder};
 use crate::served_models::{LearnedModel, configured_folder};
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Clock, KnownSecrets, LeaseMode, LeaseSubject, Leases as _, StoreReader};
+use clawhost_core::{Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases as _, StoreReader};
 use clawhost_learn::policy::HINT_TOP;
 use clawhost_model::{ModelFolder, TokenCalls, digest};
 use clawhost_run_config::BudgetSpec;
@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_secs(1);
+/// The pause after a failure: opening a model again costs seconds of processor time, and memory or a teacher may come back.
+const REST: Duration = Duration::from_secs(60);
 /// Ended episodes that are looked at at once.
 const ENDED: usize = 64;
 /// Concurrent calls of a teacher.
@@ -106,14 +108,32 @@ impl Training {
     /// # Errors
     /// The model cannot be read, or another model learned under this alias.
     pub(crate) fn prepare(&self) -> Result<LearnedModel, AppError> {
-        self.learned()?;
-        Ok(LearnedModel { alias: self.plan.model.clone(), folder: self.place.serving() })
+        // While another process trains, what it has is complete.
+        let _lease = self.lease()?;
+        let learned = self.learned()?;
+        let base = read_folder(&self.base, &self.models.texts, &Silent)?;
+        learned.check(&digest(&base.weights).to_string(), &self.plan.described())?;
+        if base.sampling.restricts() {
+            tracing::warn!(
+                "the model {} draws from a part of its tokens (top_k, top_p or min_p in generation_config.json): only requests that \
+                 turn this off teach its weights",
+                self.plan.model
+            );
+        }
+        let base = self.base.canonicalize().unwrap_or_else(|_| self.base.clone());
+        Ok(LearnedModel { alias: self.plan.model.clone(), base, folder: self.place.serving() })
+    }
+
+    /// The right to change what was learned. `None`: another process has it.
+    fn lease(&self) -> Result<Option<Box<dyn Lease>>, AppError> {
+        let subject = LeaseSubject::Weights(self.plan.model.clone());
+        Ok(FileLeases::new(&self.data).acquire(&subject, LeaseMode::Exclusive)?)
     }
 
     /// What was learned. Earlier sessions count, too, if these weights answered them.
     fn learned(&self) -> Result<Learned, AppError> {
         let model = || read_folder(&self.base, &self.models.texts, &Silent);
-        self.place.learned(&self.base, model, self.clock.now_ms())
+        self.place.learned((&self.base, &self.plan.described()), model, self.clock.now_ms())
     }
 
     /// Looks at episodes that have ended. Returns whether there may be more.
@@ -152,11 +172,8 @@ impl Training {
 
     /// Takes one step over the sessions that wait first. `None`: another process trains.
     async fn step(&self, queue: &mut Queue) -> Result<Option<TrainStep>, AppError> {
-        let subject = LeaseSubject::Weights(self.plan.model.clone());
-        let Some(_lease) = FileLeases::new(&self.data).acquire(&subject, LeaseMode::Exclusive)? else {
-            return Ok(None);
-        };
-        let mut learned = self.learned()?;
+        let Some(_lease) = self.lease()? else { return Ok(None) };
+        let learned = self.learned()?;
         if learned.through != queue.through {
             // Another process took sessions meanwhile.
             *queue = Queue::behind(learned.through);
@@ -164,39 +181,46 @@ impl Training {
         }
         let taken: Vec<Waiting> = queue.sessions.iter().take(self.plan.batch).cloned().collect();
         let Some(last) = taken.last().map(|last| last.number) else { return Ok(None) };
-        let (training, seen) = (self.clone(), learned.clone());
-        let sessions = taken.clone();
-        let done = at_low_priority(self.plan.threads, move || training.stepped(&seen, sessions)).await?;
-        let (stepped, made) = done?;
-        let number = learned.versions.iter().map(|version| version.number).max().unwrap_or_default() + 1;
-        let (note, metrics, is_kept) = match &stepped {
-            Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(metrics), true),
+        let (training, sessions) = (self.clone(), taken.clone());
+        // Reading, computing and writing: nothing of it holds up an answer.
+        let step = at_low_priority(self.plan.threads, move || training.step_of(learned, sessions)).await??;
+        queue.through = last;
+        queue.sessions.drain(..taken.len());
+        Ok(Some(step))
+    }
+
+    /// Takes a step on this thread, and writes what came of it.
+    fn step_of(&self, mut learned: Learned, taken: Vec<Waiting>) -> Result<TrainStep, AppError> {
+        let last = taken.last().map_or(learned.through, |last| last.number);
+        let sessions: Vec<String> = taken.iter().map(|waiting| waiting.session.name.clone()).collect();
+        let (stepped, made) = self.stepped(&learned, taken)?;
+        let number = learned.newest() + 1;
+        let (note, mut metrics, is_kept) = match stepped {
+            Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics), true),
             Stepped::Nothing(metrics) => {
                 let why = "these sessions teach nothing: their rewards are equal, or the weights that answered them are too old";
-                (why.to_owned(), shown(metrics), false)
+                (why.to_owned(), shown(&metrics), false)
             }
-            Stepped::Refused(why) => (why.clone(), Vec::new(), false),
+            Stepped::Refused(why) => (why, Vec::new(), false),
         };
-        let names = taken.iter().map(|waiting| waiting.session.name.clone()).collect();
-        let mut metrics = metrics;
         metrics.extend(made.tokens_per_second.map(|rate| ("tokens_per_second".to_owned(), rate)));
+        let count = sessions.len();
         let version = WeightsVersion {
             number,
             digest: made.digest,
             at: self.clock.now_ms(),
-            sessions: names,
+            sessions: count,
             metrics: metrics.clone(),
             note: note.clone(),
             is_kept,
         };
         learned.through = last;
+        self.place.list(number, &sessions)?;
         match made.written {
             Some((model, state)) if is_kept => self.place.publish(&mut learned, (&model, &state), version)?,
             _ => self.place.note(&mut learned, version)?,
         }
-        queue.through = last;
-        queue.sessions.drain(..taken.len());
-        Ok(Some(TrainStep { version: is_kept.then_some(number), sessions: taken.len(), note, metrics }))
+        Ok(TrainStep { version: is_kept.then_some(number), sessions: count, note, metrics })
     }
 
     /// Opens the weights, and takes the step on this thread.
@@ -298,6 +322,7 @@ impl LiveWeights {
             if let Some(why) = why.as_ref().filter(|why| problem.as_ref() != Some(*why)) {
                 tracing::error!("weights do not learn from live sessions now: {why}");
             }
+            let rest = if why.is_some() { REST } else { LOOK };
             if why.is_some() {
                 self.queue = Queue::behind(self.queue.through);
             }
@@ -306,7 +331,7 @@ impl LiveWeights {
                 problem = why;
             }
             if !passed.unwrap_or(false) {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(rest).await;
             }
         }
     }

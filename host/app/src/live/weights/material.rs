@@ -35,6 +35,8 @@ pub(crate) enum Unused {
     Incomplete,
     /// Another model answered, or its tokens are not on record.
     OtherModel,
+    /// Its log-probs are no log-probs of the model: it was greedy, changed its temperature, or drew from a part of the tokens.
+    Sampling,
     /// There is no feedback of the kind that is learned from.
     NoFeedback,
 }
@@ -91,6 +93,11 @@ fn material(
         weights.push(weights_of(version).to_owned());
     }
     let generated = Generated::of(&episode).ok_or(Unused::OtherModel)?;
+    let temperatures = episode.turns.iter().filter_map(|turn| Some(turn.tokens.as_ref()?.temperature));
+    let has_one = temperatures.into_iter().all(|temperature| temperature.total_cmp(&generated.temperature).is_eq());
+    if generated.restricted || generated.temperature <= 0.0 || !has_one {
+        return Err(Unused::Sampling);
+    }
     let deadline = episode.created_at.saturating_add(plan.deadline_ms);
     let verdicts: Vec<RewardRecord> = verdicts_at(&episode.verdicts, deadline).cloned().collect();
     let hint = |record: &RewardRecord| Some((turn(record), safe(name, correction(record)?)?));
@@ -202,6 +209,15 @@ mod tests {
         check(&withheld(Withheld::Redacted), Unused::Withheld);
         check(&|episode| episode.turns[1].answered_by = None, Unused::OtherModel);
         check(&|episode| episode.turns[1].tokens = None, Unused::OtherModel);
+        let sampled = |change: fn(&mut TokenRecord)| {
+            move |episode: &mut Episode| change(episode.turns[1].tokens.as_mut().unwrap())
+        };
+        check(&sampled(|tokens| tokens.temperature = 0.5), Unused::Sampling);
+        check(&sampled(|tokens| tokens.restricted = true), Unused::Sampling);
+        check(
+            &|episode| episode.turns.iter_mut().for_each(|turn| turn.tokens.as_mut().unwrap().temperature = 0.0),
+            Unused::Sampling,
+        );
         check(&|episode| episode.verdicts.clear(), Unused::NoFeedback);
         check(&|episode| episode.verdicts[0].source = RewardSource::Judge, Unused::NoFeedback);
         let late = LaterVerdict { revision: 1, at: 1_000 + all.deadline_ms + 1, key: None };

@@ -72,7 +72,8 @@ mod tests {
         check(&["user:shop/ada"], "shop", Some("ada"), true);
         check(&["user:shop/ada"], "other", Some("ada"), false);
         check(&["user:shop/ada"], "shop", Some("ben"), false);
-        check(&["agent:shop/codex"], "shop", None, true);
+        check(&["agent:/codex"], "", None, true);
+        check(&["agent:/codex"], "shop", None, false);
         check(&["project:shop/p"], "shop", Some("ada"), false);
     }
 

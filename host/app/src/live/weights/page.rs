@@ -64,7 +64,7 @@ impl TrainingPage {
         let step = |step: super::WeightsVersion| WeightsStepView {
             number: step.number,
             at: step.at,
-            sessions: step.sessions.len(),
+            sessions: step.sessions,
             metrics: step.metrics.into_iter().map(|(name, value)| (name, format!("{value:.4}"))).collect(),
             note: step.note,
             is_kept: step.is_kept,

@@ -155,6 +155,16 @@ impl WeightsSection {
     }
 }
 
+impl WeightsPlan {
+    /// Which weights learn, for people.
+    pub(crate) fn described(&self) -> String {
+        match self.learned {
+            Learned::Full => "all weights".to_owned(),
+            Learned::Adapter(adapter) => format!("an adapter of rank {}", adapter.rank),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::GatewayFile;

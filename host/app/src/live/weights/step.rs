@@ -4,7 +4,7 @@ use super::hints::taught;
 use super::material::LiveSession;
 use super::section::WeightsPlan;
 use crate::AppError;
-use clawhost_core::{Digest, EpisodeId, StateId, Teacher};
+use clawhost_core::{Digest, EpisodeId, ModelError, StateId, Teacher};
 use clawhost_learn::policy::{PolicyGradient, Staleness, Updates};
 use clawhost_learn::{Batch, Group, Layer as _, LearnError, Measurements, Member, Metric, Removed};
 use clawhost_model::device::ComputeDevice;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 /// Versions between the weights that answered and those that learn. Older answers say little about the current weights, and are left out.
 const MOST_LAG: u64 = 8;
-/// The largest fall of a step in nats per token, over the tokens of its sessions. A batch of bad answers should become unlikely, and this is one
-/// three-thousandth as likely; a step that goes further has a rate that is too large, and is taken back.
+/// The largest fall of log-probs in a step, in nats, on average over the tokens of its sessions. A batch of bad answers should become unlikely, and this is
+/// a three-thousandth as likely for each token; a step that goes further has a rate that is too large, and is taken back.
 const LARGEST_DIVERGENCE: f64 = 8.0;
 /// Weights that learn from sessions.
 pub(crate) struct Learner {
@@ -98,10 +98,10 @@ impl Learner {
     /// Takes a step over some sessions, all or nothing.
     ///
     /// # Errors
-    /// The device failed. The weights are as before.
+    /// The teacher does not answer, or the device does not return the weights. They are as before.
     pub(crate) async fn step(&mut self, number: u64, sessions: Vec<Aged>) -> Result<Stepped, AppError> {
         let earlier = self.layer.snapshot().map_err(failed)?;
-        let batch = self.batch(number, sessions).await;
+        let batch = self.batch(number, sessions).await?;
         let logprobs = self.logprobs(&batch).await;
         match self.forward(&batch, logprobs).await {
             Ok(Stepped::Taken(metrics)) => Ok(Stepped::Taken(metrics)),
@@ -149,7 +149,7 @@ impl Learner {
         Some(all)
     }
 
-    async fn batch(&self, number: u64, sessions: Vec<Aged>) -> Batch {
+    async fn batch(&self, number: u64, sessions: Vec<Aged>) -> Result<Batch, AppError> {
         let current = self.model.engine().current().number;
         let mut groups = Vec::with_capacity(sessions.len());
         for (mut session, lag) in sessions {
@@ -158,8 +158,12 @@ impl Learner {
             if self.signal.uses_hints() && !session.hints.is_empty() {
                 match taught(&self.model, &*self.teacher, &session).await {
                     Ok(taught) => session.generated.taught = taught,
-                    // Too long with its hint: its reward still counts.
-                    Err(error) => tracing::info!("the correction of {} is not learned from: {error}", session.name),
+                    // Too long with its hint, or answered with nonsense: its reward still counts.
+                    Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {
+                        tracing::info!("the correction of {} is not learned from: {error}", session.name);
+                    }
+                    // The teacher may come back: nothing is taken yet.
+                    Err(error) => return Err(failed(error)),
                 }
             }
             let LiveSession { name, class, reward, mut generated, .. } = session;
@@ -172,7 +176,7 @@ impl Learner {
             groups.push(Group { task: class, seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] });
         }
         let state_id = StateId(Digest::of(b"live weights").extended(&number.to_le_bytes()));
-        Batch { number, state_id, groups, answers: Vec::new(), removed: Removed::default() }
+        Ok(Batch { number, state_id, groups, answers: Vec::new(), removed: Removed::default() })
     }
 }
 

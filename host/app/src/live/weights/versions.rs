@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! live-weights/ALIAS/
-//!   learned.json      the versions, their sessions, and how far sessions were taken: replacing it makes a version count
+//!   learned.json      the versions, and how far sessions were taken: replacing it makes a version count
+//!   steps/N.json      the sessions of a step
 //!   versions/N/NAME/  the model of a version, as transformers read it
 //!   state-N.bin       the optimiser's state of the newest version
 //!   serving           leads to the folder of the version that serves; a gateway looks at it
@@ -20,7 +21,7 @@ const FILE: &str = "learned.json";
 const FORMAT: u32 = 1;
 /// Largest size of an optimiser's state in bytes: three numbers for each of ten billion weights.
 const STATE_BYTES: u64 = 128 << 30;
-/// Versions whose weights are kept: the one that serves, the one before it, and one more to go back to.
+/// Versions whose weights stay on disk: a gateway may still read the one before, and people may compare them.
 const KEPT: usize = 3;
 /// Versions that are listed. Earlier ones are left out of the file.
 const LISTED: usize = 500;
@@ -35,13 +36,13 @@ pub struct WeightsVersion {
     pub digest: String,
     /// When it was made, Unix time in milliseconds.
     pub at: u64,
-    /// The sessions that it learned from, as `RUN/EPISODE`.
-    pub sessions: Vec<String>,
+    /// The number of sessions that it learned from. The file of its step names them.
+    pub sessions: usize,
     /// What was measured.
     pub metrics: Vec<(String, f64)>,
     /// Why it is there, or why it is not: a step that was taken back has no weights.
     pub note: String,
-    /// Whether it has weights.
+    /// Whether it made a version. A step that was taken back, or that had nothing to learn, made none.
     pub is_kept: bool,
 }
 
@@ -52,12 +53,42 @@ pub(super) struct Learned {
     pub(super) format: u32,
     /// The folder that the operator configured.
     pub(super) base: String,
+    /// Which of its weights learn.
+    pub(super) learns: String,
     /// Number of the last live episode that was taken.
     pub(super) through: u64,
     /// The version that serves.
     pub(super) serves: u64,
     /// Versions and steps that were taken back, the oldest first.
     pub(super) versions: Vec<WeightsVersion>,
+}
+
+impl Learned {
+    /// The largest number of a step.
+    pub(super) fn newest(&self) -> u64 {
+        self.versions.iter().map(|version| version.number).max().unwrap_or_default()
+    }
+
+    /// Checks that learning may go on: from the same weights, with the same settings.
+    ///
+    /// # Errors
+    /// The files of the base have changed, or other weights of it shall learn.
+    pub(super) fn check(&self, base: &str, learns: &str) -> Result<(), AppError> {
+        let refuse = |why: String| Err(unusable(Path::new(FOLDER), why));
+        if self.versions.iter().any(|version| version.number == 0 && version.digest != base) {
+            return refuse(format!(
+                "the weights in {} are not those that learning began with; name another alias, or move the folder away",
+                self.base
+            ));
+        }
+        if self.learns != learns {
+            return refuse(format!(
+                "so far {} learned, and now {learns} shall: go on with the same adapter_rank, name another alias, or move the folder away",
+                self.learns
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The place of a model that learns while it serves.
@@ -102,7 +133,7 @@ impl LearnedPlace {
     /// A file is damaged, or another model learned here.
     pub(super) fn learned(
         &self,
-        base: &Path,
+        (base, learns): (&Path, &str),
         model: impl FnOnce() -> Result<ModelFolder, AppError>,
         now: u64,
     ) -> Result<Learned, AppError> {
@@ -123,12 +154,19 @@ impl LearnedPlace {
             number: 0,
             digest: digest(&model()?.weights).to_string(),
             at: now,
-            sessions: Vec::new(),
+            sessions: 0,
             metrics: Vec::new(),
             note: "as configured".to_owned(),
             is_kept: true,
         };
-        let learned = Learned { format: FORMAT, base: shown, through: 0, serves: 0, versions: vec![first] };
+        let learned = Learned {
+            format: FORMAT,
+            base: shown,
+            learns: learns.to_owned(),
+            through: 0,
+            serves: 0,
+            versions: vec![first],
+        };
         small_files::write(&self.folder, FILE, &learned)?;
         self.lead_to(&absolute)?;
         Ok(learned)
@@ -181,6 +219,18 @@ impl LearnedPlace {
         Ok(())
     }
 
+    /// Writes the sessions of a step, as `RUN/EPISODE`.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub(super) fn list(&self, number: u64, sessions: &[String]) -> Result<(), AppError> {
+        small_files::write(
+            &self.folder.join("steps"),
+            &format!("{number}.json"),
+            &serde_json::json!({ "sessions": sessions }),
+        )
+    }
+
     /// Notes a version, or a step that was taken back.
     ///
     /// # Errors
@@ -188,7 +238,12 @@ impl LearnedPlace {
     pub(super) fn note(&self, learned: &mut Learned, version: WeightsVersion) -> Result<(), AppError> {
         learned.versions.push(version);
         let surplus = learned.versions.len().saturating_sub(LISTED);
-        learned.versions.drain(..surplus);
+        let (serves, mut place) = (learned.serves, 0);
+        // The version that serves and the one of the folder stay: lags and the next start refer to them.
+        learned.versions.retain(|version| {
+            place += 1;
+            place > surplus || version.number == serves || version.number == 0
+        });
         small_files::write(&self.folder, FILE, learned)
     }
 
@@ -222,7 +277,7 @@ impl LearnedPlace {
         if std::fs::read_link(&serving).is_ok_and(|now| now == folder) {
             return Ok(());
         }
-        let new = self.folder.join(".serving.new");
+        let new = self.folder.join(format!(".serving.{}", std::process::id()));
         let _ = std::fs::remove_file(&new);
         link(folder, &new).and_then(|()| std::fs::rename(&new, &serving)).map_err(|error| unusable(&serving, error))
     }

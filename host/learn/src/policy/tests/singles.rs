@@ -9,11 +9,13 @@ type Session = (&'static str, Option<f64>, bool);
 fn learned(signal: LiveSignal, sessions: &[Session]) -> Result<Experience, LearnError> {
     let group = |(number, (class, reward, is_corrected)): (usize, &Session)| {
         let teacher = is_corrected.then(|| vec![-0.1, -0.2]);
+        let likely = if *is_corrected { vec![vec![(1, -0.1)], vec![(2, -0.2)]] } else { Vec::new() };
         let recorded = Recorded {
             sequence: format!("e{number}"),
             reward: *reward,
             rollout: vec![-0.5, -1.0],
             teacher,
+            likely,
             mask: vec![true; 2],
             ..Recorded::default()
         };
