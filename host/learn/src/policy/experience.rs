@@ -213,6 +213,8 @@ impl Experience {
     /// Takes trajectories that were played once, each compared with the others of its class. One without a reward is trained on if a teacher
     /// has something to say of it.
     fn take_singles(&mut self, term: &RewardTerm, groups: Vec<TrajectoryGroup>) {
+        let teaches = self.objective.distillation.is_some();
+        let is_taught = |trajectory: &Trajectory| teaches && trajectory.recorded().teacher.is_some();
         let (mut rewarded, mut singles) = (Vec::new(), Vec::new());
         let mut taught = Vec::new();
         for (number, group) in groups.into_iter().enumerate() {
@@ -225,7 +227,7 @@ impl Experience {
                         singles.push((group.task.clone(), reward - penalty(term, &trajectory)));
                         rewarded.push((number, member, trajectory));
                     }
-                    None if recorded.teacher.is_some() => taught.push((number, member, trajectory)),
+                    None if is_taught(&trajectory) => taught.push((number, member, trajectory)),
                     None => self.report.failed += 1,
                 }
             }
@@ -245,7 +247,7 @@ impl Experience {
                     }
                 }
                 // Rewards say nothing; a teacher still gives a gradient.
-                rewarded.retain(|(_, _, trajectory)| trajectory.recorded().teacher.is_some());
+                rewarded.retain(|(_, _, trajectory)| is_taught(trajectory));
                 vec![0.0; rewarded.len()]
             }
         };
