@@ -30,7 +30,7 @@ use serde_json::Value;
 const ABORT: &str = "CLAWHOST_ABORT_AFTER_COMMIT";
 
 /// Default number of interruptions: enough to interrupt every phase of a run, and few enough for every test run.
-const KILLS: u64 = 10;
+const KILLS: u64 = 6;
 
 fn kills() -> u64 {
     std::env::var("CLAWHOST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)

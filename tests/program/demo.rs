@@ -170,6 +170,8 @@ fn a_failed_proof_has_its_reasons_and_counts_every_lesson() {
 fn a_demo_ends_with_commands_that_can_be_pasted() {
     let Some(bench) = Bench::empty("a_demo_ends_with_commands") else { return };
     let home = bench.data.path().join("it's a home");
+    std::fs::create_dir(&home).unwrap();
+    compiled::lend(&home);
     let guests = bench.data.path().join("my guests");
     std::fs::create_dir(&guests).unwrap();
     for name in ["env_shop", "reward_state", "reflector_rules"] {
