@@ -5,8 +5,8 @@ use crate::reader::sql_limit;
 use clawhost_core::{EpisodeFilter, FailureFilter, RewardFilter};
 use rusqlite::types::Value;
 
-/// An SQL condition with the values of its placeholders in order. The last two values are the limit and the number of results
-/// to leave out, whose placeholders follow the condition.
+/// An SQL condition with the values of its parameters in order. The last two values are the limit and the number of results
+/// to leave out, whose parameters follow the condition.
 pub(crate) struct Selected {
     pub(crate) condition: String,
     pub(crate) values: Vec<Value>,
@@ -60,7 +60,7 @@ mod tests {
     use clawhost_core::EpisodeOrder;
 
     #[test]
-    fn every_placeholder_has_a_value_including_limit_and_skip() {
+    fn every_parameter_has_a_value_including_limit_and_skip() {
         let full = EpisodeFilter {
             run: Some(clawhost_core::RunId("run-a".into())),
             failure: Some(FailureFilter::Named("fu_el%".into())),

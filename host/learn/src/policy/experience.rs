@@ -246,7 +246,7 @@ impl Experience {
                         self.report.zero_variance.extend(singles.first().map(|(class, _)| class.clone()));
                     }
                 }
-                // Rewards say nothing; a teacher still gives a gradient.
+                // Without a difference of rewards, only a teacher gives a gradient.
                 rewarded.retain(|(_, _, trajectory)| is_taught(trajectory));
                 vec![0.0; rewarded.len()]
             }

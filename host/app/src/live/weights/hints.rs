@@ -1,8 +1,8 @@
 //! What a model would have answered with a correction before the answer (on-policy distillation from hindsight hints).
 //!
 //! The teacher of an answer is the model itself, or another one with the same tokens, after the conversation with the correction at the end of the last
-//! message of the user. The model learns to say at once what the teacher is likely to say then: the divergence from the teacher's most likely tokens and
-//! the rest is what becomes smaller. Of answers without a correction the teacher says nothing.
+//! message of the user. Training reduces the reverse KL divergence of the model without the correction from this teacher, over the teacher's most likely
+//! tokens and one bin with the rest. Answers without a correction have no such term.
 
 use super::material::LiveSession;
 use clawhost_core::{Message, ModelError, Part, Role, TaughtToken, Teacher};

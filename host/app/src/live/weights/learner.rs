@@ -109,8 +109,11 @@ impl Training {
     /// The model cannot be read, or another model learned under this alias.
     pub(crate) fn prepare(&self) -> Result<LearnedModel, AppError> {
         // While another process trains, what it has is complete.
-        let _lease = self.lease()?;
+        let lease = self.lease()?;
         let learned = self.learned()?;
+        if lease.is_some() {
+            self.place.repair(&learned)?;
+        }
         let base = read_folder(&self.base, &self.models.texts, &Silent)?;
         learned.check(&digest(&base.weights).to_string(), &self.plan.described())?;
         if base.sampling.restricts() {
@@ -174,6 +177,7 @@ impl Training {
     async fn step(&self, queue: &mut Queue) -> Result<Option<TrainStep>, AppError> {
         let Some(_lease) = self.lease()? else { return Ok(None) };
         let learned = self.learned()?;
+        self.place.repair(&learned)?;
         if learned.through != queue.through {
             // Another process took sessions meanwhile.
             *queue = Queue::behind(learned.through);
@@ -236,7 +240,7 @@ impl Training {
             let tokens = Arc::new(TokenCalls::new(learner.model().clone()));
             let models =
                 ModelFactory::new(self.models.clone(), &BudgetSpec::default(), CONCURRENCY, self.secrets.clone());
-            learner.ask(runtime.block_on(models.teacher((spec, HINT_TOP), tokens, &Silent))?);
+            learner.set_teacher(runtime.block_on(models.teacher((spec, HINT_TOP), tokens, &Silent))?);
         }
         let aged: Vec<Aged> = sessions.into_iter().map(|waiting| age(learned, waiting.session)).collect();
         let tokens: usize = aged.iter().map(|(session, _)| session.generated.written()).sum();
@@ -306,7 +310,7 @@ impl LiveWeights {
         TrainingPage::new(self.training.clone(), self.progress.clone())
     }
 
-    /// Trains until it is dropped. `requests`: the number of requests so far, which says when the gateway is idle.
+    /// Trains until it is dropped. `requests`: the number of answers recorded so far, which says when the gateway is idle.
     pub(crate) async fn run(mut self, requests: impl Fn() -> u64 + Send) {
         let (mut seen, mut last_request_at) = (requests(), self.training.clock.now_ms());
         let mut problem = None;
@@ -378,6 +382,7 @@ pub async fn train_step(workspace: &Workspace, upstreams: &[String]) -> Result<O
     let plan = file.weights.plan().map_err(wrong)?;
     let plan = plan.ok_or_else(|| wrong("weights.model: name the alias of the local model that learns".to_owned()))?;
     let training = Training::of(workspace, upstreams, &file, plan)?;
+    training.prepare()?;
     let mut queue = Queue::behind(training.learned()?.through);
     while queue.sessions.len() < training.plan.batch && training.look(&mut queue)? {}
     if queue.sessions.len() < LEAST {

@@ -3,7 +3,7 @@
 use super::section::WeightsPlan;
 use crate::AppError;
 use crate::live::learning::correction;
-use clawhost_core::{Episode, RewardRecord, StoreReader, Withheld, effective_reward, standing, verdicts_at};
+use clawhost_core::{Episode, RewardRecord, StoreReader, effective_reward, standing, verdicts_at};
 use clawhost_learn::memory::{Memory, MemoryKind, MemorySource};
 use clawhost_learn::policy::Generated;
 use std::sync::Arc;
@@ -75,12 +75,8 @@ fn material(
 ) -> Result<LiveSession, Unused> {
     let Some(session) = episode.origin.session() else { return Err(Unused::Withheld) };
     let class = session.agent.clone();
-    // What was redacted in the record is in its tokens.
-    let is_kept_out = matches!(
-        episode.origin.withheld(),
-        Some(Withheld::NoTrain | Withheld::Ambiguous | Withheld::Repetition | Withheld::SideTurn | Withheld::Redacted)
-    );
-    if is_kept_out || !plan.from.has(owner, session) {
+    // Of any kind: what was redacted in the record, too, is in its tokens.
+    if episode.origin.withheld().is_some() || !plan.from.has(owner, session) {
         return Err(Unused::Withheld);
     }
     if !episode.ending.is_complete() {
@@ -136,6 +132,7 @@ mod tests {
     use crate::live::weights::WeightsSection;
     use clawhost_core::{
         AnsweringModel, EpisodeOrigin, Feedback, LaterVerdict, Live, LiveSession as Session, RewardSource, TokenRecord,
+        Withheld,
     };
 
     fn plan(change: impl FnOnce(&mut WeightsSection)) -> WeightsPlan {

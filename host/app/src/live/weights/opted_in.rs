@@ -19,22 +19,22 @@ impl OptedIn {
     /// Reads the names of those who have agreed. The error says what is wrong.
     pub(super) fn of(names: &[String]) -> Result<Self, String> {
         if names.is_empty() {
-            return Err(
-                "name who has agreed: all, key:NAME, user:KEY/NAME, agent:KEY/NAME or project:KEY/NAME".to_owned()
-            );
+            return Err("name who has agreed: all, key:NAME, user:KEY/NAME, project:KEY/NAME or agent:/NAME".to_owned());
         }
         if names.iter().any(|name| name == "all") {
             return Ok(Self::All);
         }
         let is_known = |name: &&String| {
             let rest = LEVELS.iter().find_map(|level| name.strip_prefix(level));
-            rest.is_some_and(|rest| name.starts_with("key:") || rest.contains('/'))
+            // Behind a key the agent is the key itself.
+            let is_other_agent = name.starts_with("agent:") && !name.starts_with("agent:/");
+            rest.is_some_and(|rest| name.starts_with("key:") || rest.contains('/')) && !is_other_agent
         };
         match names.iter().find(|name| !is_known(name)) {
             Some(name) => {
                 let name = clawhost_core::escaped(name, 60);
                 Err(format!(
-                    "`{name}` names nobody; write all, key:NAME, user:KEY/NAME, agent:KEY/NAME or project:KEY/NAME"
+                    "`{name}` names nobody; write all, key:NAME, user:KEY/NAME, project:KEY/NAME or agent:/NAME"
                 ))
             }
             None => Ok(Self::These(names.iter().cloned().collect())),
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn names_of_nobody_are_refused() {
-        for names in [&[][..], &["shop"], &["user:ada"], &["team:core"]] {
+        for names in [&[][..], &["shop"], &["user:ada"], &["team:core"], &["agent:shop/codex"]] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             assert!(OptedIn::of(&names).is_err(), "{names:?}");
         }

@@ -38,7 +38,7 @@ pub struct WeightsSection {
     /// The alias of the served local model that learns. `None`: no weights learn.
     pub model: Option<String>,
     /// Whose sessions they learn from: `all`, `key:NAME` (all behind that key; `key:` without one), or a scope as of memory, `user:KEY/NAME`,
-    /// `agent:KEY/NAME` or `project:KEY/NAME`. What one of them says changes the answers to all.
+    /// `project:KEY/NAME` or, without a key, `agent:/NAME`. What one of them says changes the answers to all.
     #[serde(default)]
     pub from: Vec<String>,
     /// What they learn from: `binary`, `hint` or `combined`.

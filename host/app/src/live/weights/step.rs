@@ -17,6 +17,7 @@ const MOST_LAG: u64 = 8;
 /// The largest fall of log-probs in a step, in nats, on average over the tokens of its sessions. A batch of bad answers should become unlikely, and this is
 /// a three-thousandth as likely for each token; a step that goes further has a rate that is too large, and is taken back.
 const LARGEST_DIVERGENCE: f64 = 8.0;
+
 /// Weights that learn from sessions.
 pub(crate) struct Learner {
     model: Arc<LocalModel>,
@@ -73,7 +74,7 @@ impl Learner {
     }
 
     /// Sets another teacher of answers with a correction. It has the same tokens.
-    pub(crate) fn ask(&mut self, teacher: Arc<dyn Teacher>) {
+    pub(crate) fn set_teacher(&mut self, teacher: Arc<dyn Teacher>) {
         self.teacher = teacher;
     }
 

@@ -4,7 +4,7 @@
 //! live-weights/ALIAS/
 //!   learned.json      the versions, and how far sessions were taken: replacing it makes a version count
 //!   steps/N.json      the sessions of a step
-//!   versions/N/NAME/  the model of a version, as transformers read it
+//!   versions/N/NAME/  the model of a version in f32, with its adapter beside it
 //!   state-N.bin       the optimiser's state of the newest version
 //!   serving           leads to the folder of the version that serves; a gateway looks at it
 //! ```
@@ -147,7 +147,6 @@ impl LearnedPlace {
                 );
                 return Err(unusable(&self.folder, why));
             }
-            self.lead_to(&self.version(known.serves, &absolute))?;
             return Ok(known);
         }
         let first = WeightsVersion {
@@ -170,6 +169,14 @@ impl LearnedPlace {
         small_files::write(&self.folder, FILE, &learned)?;
         self.lead_to(&absolute)?;
         Ok(learned)
+    }
+
+    /// Serves the version that counts, if a process was killed before it did. Only the process that may change what was learned calls it.
+    ///
+    /// # Errors
+    /// The link cannot be written.
+    pub(super) fn repair(&self, learned: &Learned) -> Result<(), AppError> {
+        self.lead_to(&self.version(learned.serves, Path::new(&learned.base)))
     }
 
     /// What was learned, the newest step first, and the version that serves. `None`: nothing was learned here.
@@ -215,7 +222,7 @@ impl LearnedPlace {
         learned.serves = version.number;
         self.note(learned, version)?;
         self.lead_to(&folder)?;
-        self.forget_old(learned);
+        self.remove_old(learned);
         Ok(())
     }
 
@@ -247,8 +254,8 @@ impl LearnedPlace {
         small_files::write(&self.folder, FILE, learned)
     }
 
-    /// Removes the weights of old versions. They are only in the way: a failure is told.
-    fn forget_old(&self, learned: &Learned) {
+    /// Removes the weights and states of old versions from the disk. A failure is ignored: the next version tries again.
+    fn remove_old(&self, learned: &Learned) {
         let kept: Vec<u64> =
             learned.versions.iter().rev().filter(|one| one.is_kept).take(KEPT).map(|one| one.number).collect();
         let versions = self.folder.join("versions");
