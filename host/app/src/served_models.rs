@@ -50,8 +50,7 @@ pub(crate) fn configured_folder(wanted: &str, texts: &[String], file: &GatewayFi
     let requested = texts.iter().find_map(|text| {
         let (alias, spec) = alias(text);
         let folder = Path::new(local_folder(spec)?);
-        let is_wanted = alias.map_or_else(|| folder_name(folder) == wanted, |alias| alias == wanted);
-        is_wanted.then(|| folder.to_owned())
+        is_called(alias, spec, wanted).then(|| folder.to_owned())
     });
     let configured = || local_folder(file.models.get(wanted)?.model.as_deref()?).map(PathBuf::from);
     requested.or_else(configured)
@@ -112,9 +111,10 @@ fn alias(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Whether a local model without an alias has this name.
-fn is_named(spec: &str, name: &str) -> bool {
-    local_folder(spec).is_some_and(|folder| folder_name(Path::new(folder)) == name)
+/// Whether a local model is served under a name: its alias, or without one the name of its folder.
+fn is_called(alias: Option<&str>, spec: &str, name: &str) -> bool {
+    let own = || local_folder(spec).is_some_and(|folder| folder_name(Path::new(folder)) == name);
+    alias.map_or_else(own, |alias| alias == name)
 }
 
 /// The text of a model, or of the folder with its newest weights.
@@ -151,10 +151,8 @@ impl ServedModels {
                 continue;
             }
             let options = ServedOptions { passes_key, ..ServedOptions::default() };
-            let own = |learned: &&LearnedModel| {
-                alias.map_or_else(|| is_named(spec, &learned.alias), |alias| alias == learned.alias)
-            };
-            let spec = newest(spec, learned.as_ref().filter(own));
+            let own = learned.as_ref().filter(|learned| is_called(alias, spec, &learned.alias));
+            let spec = newest(spec, own);
             let (name, mut model) = OpenModel::new(&factory, &spec, &options, events)?;
             model.candidate = model.candidate.retried(retries);
             requested.push((alias.map_or(name, str::to_owned), model));
@@ -356,6 +354,28 @@ mod tests {
         check("openai:m@http://127.0.0.1:1/v1?a=b", (None, "openai:m@http://127.0.0.1:1/v1?a=b"));
         check("=follower", (None, "=follower"));
         check("local:a=b", (None, "local:a=b"));
+    }
+
+    #[test]
+    fn learned_weights_serve_in_the_place_of_the_model_that_they_were_learned_from_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [base, other] = ["tiny", "other"].map(|name| folder.path().canonicalize().unwrap().join(name));
+        for path in [&base, &other] {
+            std::fs::create_dir(path).unwrap();
+        }
+        let learned = LearnedModel { alias: "m".into(), base: base.clone(), folder: "/data/serving".into() };
+        let local = |path: &Path| format!("local:{}", path.display());
+        let check = |spec: &str, expect: &str| assert_eq!(newest(spec, Some(&learned)), expect);
+        check(&local(&base), "local:/data/serving");
+        // The alias was given to another model.
+        check(&local(&other), &local(&other));
+        check("openai:m@http://127.0.0.1:1/v1", "openai:m@http://127.0.0.1:1/v1");
+
+        let file = GatewayFile::parse(&format!("[models.f]\nmodel = '{}'\n", local(&other))).unwrap();
+        let texts = [format!("m={}", local(&base)), local(&other)];
+        let found = |name: &str| configured_folder(name, &texts, &file);
+        assert_eq!((found("m"), found("other"), found("f")), (Some(base), Some(other.clone()), Some(other)));
+        assert_eq!(found("tiny"), None, "it has an alias");
     }
 
     #[test]

@@ -15,6 +15,14 @@ pub struct GeneratedSequence {
     pub mask: Vec<bool>,
 }
 
+impl GeneratedSequence {
+    /// Of what is known of every token from the second on, the part that belongs to sampled tokens. Nothing predicts the first token.
+    pub fn of_sampled<T>(&self, scored: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+        let places = scored.into_iter().zip(self.mask.iter().skip(1));
+        places.filter(|(_, is_sampled)| **is_sampled).map(|(one, _)| one)
+    }
+}
+
 /// The tokens that a local model sampled in one episode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Generated {

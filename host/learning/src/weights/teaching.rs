@@ -35,12 +35,11 @@ async fn taught(
         let (found, given) = (all.len() + 1, sequence.tokens.len());
         return Err(ModelError::InvalidResponse(format!("the teacher scored {found} tokens of {given}")));
     }
-    let sampled = all.into_iter().zip(sequence.mask.iter().skip(1)).filter(|(_, is_sampled)| **is_sampled);
     let known = |mut token: TaughtToken| {
         token.likely.retain(|(id, _)| (*id as usize) < *vocabulary);
         token
     };
-    Ok(sampled.map(|(token, _)| known(token)).collect())
+    Ok(sequence.of_sampled(all).map(known).collect())
 }
 
 async fn of_answer(teaching: Teaching, generated: Arc<Generated>) -> Result<Vec<TaughtToken>, ModelError> {

@@ -185,11 +185,11 @@ impl Training {
         }
         let taken: Vec<Waiting> = queue.sessions.iter().take(self.plan.batch).cloned().collect();
         let Some(last) = taken.last().map(|last| last.number) else { return Ok(None) };
-        let (training, sessions) = (self.clone(), taken.clone());
+        let (training, count) = (self.clone(), taken.len());
         // Reading, computing and writing: nothing of it holds up an answer.
-        let step = at_low_priority(self.plan.threads, move || training.step_of(learned, sessions)).await??;
+        let step = at_low_priority(self.plan.threads, move || training.step_of(learned, taken)).await??;
         queue.through = last;
-        queue.sessions.drain(..taken.len());
+        queue.sessions.drain(..count);
         Ok(Some(step))
     }
 

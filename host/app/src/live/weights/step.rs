@@ -143,8 +143,7 @@ impl Learner {
         for generated in members.filter_map(|member| member.generated.as_ref()) {
             for sequence in &generated.sequences {
                 let scored = calls.teach(&sequence.tokens, generated.logprob_temperature(), 0).await.ok()?;
-                let places = scored.into_iter().zip(sequence.mask.iter().skip(1));
-                all.extend(places.filter(|(_, is_sampled)| **is_sampled).map(|(token, _)| token.logprob));
+                all.extend(sequence.of_sampled(scored).map(|token| token.logprob));
             }
         }
         Some(all)
