@@ -6,11 +6,11 @@
 //! that it is not confused with the tokenizer's own.
 //! alike are never taken for each other.
 
-use crate::LocalModelError;
-use crate::generate::{Answer, Drawn, Engine, Finish, Request, Sampling, StopTexts, Watch};
+use crate::generate::{Answer, Drawn, Engine, Finish, Model, Request, Sampling, StopTexts, Version, Watch};
 use crate::remembered::{AnsweredConversation, Memory};
 use crate::speech::Speech;
 use crate::tokens::{ChatTemplate, Tokenizer, tool_calls};
+use crate::{AdapterFolder, LocalModelError};
 use async_trait::async_trait;
 use clawhost_core::{
     DeltaSink, Digest, Llm, LlmIdentity, Message, ModelError, ModelRequest, ModelResponse, Origin, Role, TokenLogprob,
@@ -102,6 +102,19 @@ impl LocalModel {
     /// A model with this engine.
     pub fn new(chat_format: ChatFormat, engine: Arc<Engine>) -> Self {
         Self { chat_format, engine, memory: Mutex::default() }
+    }
+
+    /// The same model with an adapter beside its weights, which both share in memory; what it answers and remembers is its own. `None`: its weights are on
+    /// a device, which cannot share them.
+    ///
+    /// # Errors
+    /// The adapter belongs to another model, or the thread could not be started.
+    pub fn adapted(&self, number: u64, adapter: &AdapterFolder) -> Result<Option<Arc<Self>>, LocalModelError> {
+        let base = self.engine.current();
+        let Model::Processor(model) = &base.model else { return Ok(None) };
+        let model = model.adapted(adapter)?.into();
+        let engine = Engine::new(Version { number, digest: adapter.digest_with(base.digest), model })?;
+        Ok(Some(Arc::new(Self::new(self.chat_format.clone(), Arc::new(engine)))))
     }
 
     pub(crate) fn chat_format(&self) -> &ChatFormat {

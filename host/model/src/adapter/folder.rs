@@ -3,9 +3,10 @@
 use super::{AdapterSettings, Targets};
 use crate::folder::JSON_BYTES;
 use crate::weight_files::{Found, Stored, file, read_file, serialised};
-use crate::{HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
+use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
+use clawhost_core::Digest;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const CONFIG: &str = "adapter_config.json";
@@ -159,10 +160,25 @@ impl AdapterFolder {
     /// # Errors
     /// The adapter belongs to another model: a weight is missing, has another shape, or has no projection here.
     pub fn attach(&self, model: &HostDecoder) -> Result<HostDecoder, LocalModelError> {
-        let mut model = model.without_adapters();
-        let mut used = 0;
+        let mut model = model.clone();
+        self.attach_to(&mut model, &|matrix: &HostMatrix| matrix.shape, &HostMatrix::clone)?;
+        Ok(model)
+    }
+
+    /// The same for weights of any kind: `shape` gives that of a projection, `[out, in]`, and `matrix` converts those of the adapter.
+    ///
+    /// # Errors
+    /// As [`AdapterFolder::attach`]. Then the model is of no use.
+    pub(crate) fn attach_to<M: Clone, V: Clone>(
+        &self,
+        model: &mut Decoder<M, V>,
+        shape: &dyn Fn(&M) -> [usize; 2],
+        matrix: &dyn Fn(&HostMatrix) -> M,
+    ) -> Result<(), LocalModelError> {
+        let mut used = BTreeSet::new();
         for (number, block) in model.blocks.iter_mut().enumerate() {
             for (target, projection) in block.projections_mut() {
+                projection.adapter = None;
                 let part = if ATTENTION.contains(&target) { "self_attn" } else { "mlp" };
                 let name = |letter: char| format!("model.layers.{number}.{part}.{target}.lora_{letter}.weight");
                 let (a, b) = match (self.weights.get(&name('A')), self.weights.get(&name('B'))) {
@@ -173,7 +189,7 @@ impl AdapterFolder {
                         return Err(wrong(format!("the weight {missing} is missing; is the file damaged?")));
                     }
                 };
-                let [out, input] = projection.weight.shape;
+                let [out, input] = shape(&projection.weight);
                 for (letter, found, needed) in
                     [('A', a.shape, [self.settings.rank, input]), ('B', b.shape, [out, self.settings.rank])]
                 {
@@ -184,18 +200,33 @@ impl AdapterFolder {
                         )));
                     }
                 }
-                let scale = self.settings.alpha / self.settings.rank as f64;
-                projection.adapter = Some(LowRank { a: a.clone(), b: b.clone(), scale });
-                used += 2;
+                projection.adapter = Some(LowRank { a: matrix(a), b: matrix(b), scale: self.scale() });
+                used.extend([name('A'), name('B')]);
             }
         }
-        if used < self.weights.len() {
-            let known: Vec<String> = model.weights().into_iter().map(|(name, _)| name).collect();
-            let foreign = self.weights.keys().find(|name| !known.contains(name)).cloned().unwrap_or_default();
-            let foreign = clawhost_core::escaped(&foreign, 200);
-            return Err(wrong(format!("the weight {foreign} has no projection here; it belongs to another model")));
+        match self.weights.keys().find(|name| !used.contains(*name)) {
+            Some(foreign) => {
+                let foreign = clawhost_core::escaped(foreign, 200);
+                Err(wrong(format!("the weight {foreign} has no projection here; it belongs to another model")))
+            }
+            None => Ok(()),
         }
-        Ok(model)
+    }
+
+    /// Alpha over rank.
+    fn scale(&self) -> f64 {
+        self.settings.alpha / self.settings.rank as f64
+    }
+
+    /// The digest of a model with this adapter, from the digest of the model's own weights.
+    pub fn digest_with(&self, base: Digest) -> Digest {
+        let mut bytes = base.to_string().into_bytes();
+        bytes.extend(self.scale().to_le_bytes());
+        for (name, HostMatrix { shape, values }) in &self.weights {
+            bytes.extend_from_slice(format!(" {name} {shape:?} ").as_bytes());
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        }
+        Digest::of(&bytes)
     }
 
     /// Writes a folder that PEFT reads. Files of the same names are overwritten.

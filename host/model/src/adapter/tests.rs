@@ -1,6 +1,7 @@
 //! What an adapter changes, and what it leaves unchanged.
 
 use super::{AdapterFolder, AdapterSettings, Learned, Targets};
+use crate::cpu::{CpuModel, Work};
 use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::{Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, ModelFolder, TinyModel};
@@ -105,6 +106,42 @@ fn an_adapter_learns_and_the_base_weights_do_not_change() {
     other.restore(&bytes).unwrap();
     assert!(other.to_bytes().unwrap() == bytes);
     assert_eq!((learn(&mut one), one.to_bytes().unwrap()), (learn(&mut other), other.to_bytes().unwrap()));
+}
+
+/// The logits after some tokens.
+fn logits(model: &CpuModel, tokens: &[u32]) -> Vec<f32> {
+    let mut cache = model.cache();
+    let mut work = [Work::last(&mut cache, tokens)];
+    model.forward(&mut work);
+    std::mem::take(&mut work[0].logits)
+}
+
+#[test]
+fn adapted_models_share_the_base_in_memory_and_answer_as_merged_ones() {
+    let (config, host) = small();
+    let base = CpuModel::new(config.clone(), &host);
+    let before = logits(&base, &[5, 9, 2]);
+    let far = |one: &[f32], other: &[f32]| one.iter().zip(other).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+    let of_seed = |seed: u64| {
+        let mut trainer = trainer(&config, &AdapterSettings { seed, ..settings() }.attach(&host).unwrap());
+        (0..20).for_each(|_| drop(learn(&mut trainer)));
+        let learned = trainer.host().unwrap();
+        let adapter = AdapterFolder::of(&learned, "").unwrap();
+        (adapter.clone(), base.adapted(&adapter).unwrap(), CpuModel::new(config.clone(), &learned))
+    };
+    let (first, second) = (of_seed(1), of_seed(2));
+    for (_, adapted, merged) in [&first, &second] {
+        assert!(adapted.shares_with(&base) && !merged.shares_with(&base));
+        let (adapted, merged) = (logits(adapted, &[5, 9, 2]), logits(merged, &[5, 9, 2]));
+        assert!(far(&adapted, &merged) < 1e-4, "{}", far(&adapted, &merged));
+        assert!(far(&adapted, &before) > 0.1, "{}", far(&adapted, &before));
+    }
+    assert_ne!(logits(&first.1, &[5, 9, 2]), logits(&second.1, &[5, 9, 2]));
+    assert_eq!(logits(&base, &[5, 9, 2]), before, "the base is as it was");
+    let (one, other) = (digest(&host), digest(&initial(&config, 4)));
+    assert_ne!(first.0.digest_with(one), second.0.digest_with(one));
+    assert_ne!(first.0.digest_with(one), first.0.digest_with(other));
+    assert_eq!(first.0.digest_with(one), first.0.clone().digest_with(one));
 }
 
 #[test]

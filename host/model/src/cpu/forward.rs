@@ -7,9 +7,10 @@ use super::cache::Cache;
 use super::elementwise::{add, add_bias, gated, normalise, turn};
 use super::panels::Panels;
 use super::rotary_table::RotaryTable;
-use crate::decoder::Projection;
+use crate::adapter::AdapterFolder;
+use crate::decoder::{LowRank, Projection};
 use crate::host_weights::{HostDecoder, HostMatrix};
-use crate::{Decoder, ModelConfig};
+use crate::{Decoder, LocalModelError, ModelConfig};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ pub struct CpuModel {
     pub config: Arc<ModelConfig>,
     /// `[vocabulary, width]`, row by row.
     embedding: Arc<[f32]>,
-    weights: Decoder<Panels, Arc<[f32]>>,
+    /// Shared by the model and what adapters make of it.
+    weights: Decoder<Arc<Panels>, Arc<[f32]>>,
     turns: Arc<RotaryTable>,
     heads: Heads,
     small: bool,
@@ -60,11 +62,32 @@ impl CpuModel {
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
         let embedding = host.embedding.values.clone();
         let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
-        let weights = host.map(&mut |_, matrix| Panels::of(matrix), &mut |_, vector| vector.clone());
+        let weights = host.map(&mut |_, matrix| Arc::new(Panels::of(matrix)), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
         let turns = Arc::new(RotaryTable::new(config.rotary_frequencies()));
         let small = config.parameters() < SMALL;
         Self { config, embedding, weights, turns, heads, small }
+    }
+
+    /// The same model with an adapter beside its weights. Both share the weights in memory.
+    ///
+    /// # Errors
+    /// The adapter belongs to another model.
+    pub fn adapted(&self, adapter: &AdapterFolder) -> Result<Self, LocalModelError> {
+        let mut weights = self.weights.clone();
+        let shape = |matrix: &Arc<Panels>| [matrix.outputs, matrix.inputs];
+        adapter.attach_to(&mut weights, &shape, &|matrix| Arc::new(Panels::of(matrix)))?;
+        Ok(Self { weights, ..self.clone() })
+    }
+
+    /// Whether the weights of both are the same memory.
+    #[cfg(test)]
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        let own = |model: &Self| -> Vec<*const Panels> {
+            let projections = model.weights.blocks.iter().flat_map(|block| block.projections());
+            projections.map(|(_, one)| Arc::as_ptr(&one.weight)).collect()
+        };
+        own(self) == own(other) && Arc::ptr_eq(&self.embedding, &other.embedding)
     }
 
     /// An empty cache for one sequence.
@@ -204,8 +227,16 @@ impl CpuModel {
     }
 }
 
-fn apply(projection: &Projection<Panels, Arc<[f32]>>, x: &[f32], out: &mut [f32], threads: bool) {
+fn apply(projection: &Projection<Arc<Panels>, Arc<[f32]>>, x: &[f32], out: &mut [f32], threads: bool) {
     projection.weight.multiply(x, out, threads);
+    if let Some(LowRank { a, b, scale }) = &projection.adapter {
+        let rows = x.len() / a.inputs.max(1);
+        let (mut low, mut more) = (vec![0.0; rows * a.outputs], vec![0.0; out.len()]);
+        a.multiply(x, &mut low, threads);
+        low.iter_mut().for_each(|value| *value *= *scale as f32);
+        b.multiply(&low, &mut more, threads);
+        add(out, &more);
+    }
     if let Some(bias) = &projection.bias {
         add_bias(out, bias);
     }
