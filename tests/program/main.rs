@@ -50,6 +50,7 @@ mod hostile_models;
 mod judged_turns;
 mod learn;
 mod live;
+mod live_adapters;
 mod live_scoring;
 mod live_trials;
 mod live_weights;

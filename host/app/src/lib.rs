@@ -43,6 +43,7 @@ mod mixing;
 mod models;
 mod no_runs;
 mod outcome;
+mod own_models;
 pub mod playbooks;
 pub mod plot;
 mod plugins;
@@ -113,9 +114,10 @@ pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, learning_iterations, rehearse};
 pub use live::{
-    LearningSection, LiveMode, MemoryError, MemoryScope, NoLiveMode, ScoringSection, SkillsSection, TrainStep,
-    WeightsSection, WeightsVersion, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
-    train_step,
+    LearningSection, LiveMode, LiveWeightsVersions, MemoryError, MemoryScope, NoLiveMode, ScoringSection,
+    SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, export_memory, forget_memory,
+    import_memory, list_memory, live_weights, memory_scopes, remember, serve_live_weights, train_step,
+    withdraw_weights,
 };
 pub use mixing::MixtureError;
 pub use models::{

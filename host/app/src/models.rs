@@ -14,7 +14,7 @@ use clawhost_learn::router::RewardRange;
 use clawhost_learning::{RoutingFailure, RoutingFailures};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{LocalModel, ModelFolder, TokenCalls};
+use clawhost_model::{AdapterFolder, LocalModel, ModelFolder, TokenCalls};
 use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
     Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
@@ -347,7 +347,8 @@ impl ModelFactory {
         Duration::from_secs(options.timeout_seconds.unwrap_or(self.settings.timeout_seconds))
     }
 
-    fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
+    /// The local model of a folder. `number`: that of the weights in answers.
+    pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
         let path = Path::new(folder);
         let model = read_folder(path, &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
@@ -450,9 +451,7 @@ impl ModelFactory {
         let Some(dialect) = dialect else {
             if let Some(folder) = local_folder(spec) {
                 let model = self.local(folder, options.weights_number, events)?;
-                let tokens = Arc::new(TokenCalls::new(model.clone()));
-                let source = ModelSource::LocalTokens { model: self.metered(model), tokens };
-                return Ok((folder_name(Path::new(folder)), source));
+                return Ok((folder_name(Path::new(folder)), self.served_local(model)));
             }
             let model = self.model(spec, events).map_err(|error| match error {
                 AppError::Request(RequestError::UnknownModel { spec, .. }) => RequestError::NotServed { spec }.into(),
@@ -472,6 +471,29 @@ impl ModelFactory {
         })?;
         let (upstream, model) = (Arc::new(upstream), name.to_owned());
         Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: options.passes_key }))
+    }
+
+    /// A local model of a gateway.
+    pub(crate) fn served_local(&self, model: Arc<LocalModel>) -> ModelSource {
+        let tokens = Arc::new(TokenCalls::new(model.clone()));
+        ModelSource::LocalTokens { model: self.metered(model), tokens }
+    }
+
+    /// A local model with an adapter, of a gateway. `number`: that of the weights in answers.
+    ///
+    /// # Errors
+    /// The adapter belongs to another model, or the model is on a device, which cannot share its weights.
+    pub(crate) fn adapted(
+        &self,
+        base: &Arc<LocalModel>,
+        number: u64,
+        adapter: &AdapterFolder,
+    ) -> Result<ModelSource, AppError> {
+        let adapted = base.adapted(number, adapter)?;
+        let adapted = adapted.ok_or_else(|| {
+            RequestError::Other("adapters of users and projects need a model on the processor".to_owned())
+        })?;
+        Ok(self.served_local(adapted))
     }
 
     /// An endpoint as the teacher of a local model, metered by the budget. Checks that both have the same tokens, and that it names so many

@@ -4,13 +4,16 @@
 use crate::background::FormerWeights;
 use crate::events::EventSink;
 use crate::gateway_file::{GatewayFile, ModelSection};
+use crate::live::LearnedPlace;
 use crate::models::{ModelFactory, ServedOptions, folder_name, is_endpoint, local_folder};
+use crate::own_models::OwnModels;
 use crate::routers::{LiveRouter, RouterPlugins, router_name};
 use crate::served_routers::{ServedRouter, ServedRouters};
 use crate::watched_folder::WatchedFolder;
 use crate::{AppError, RequestError};
 use clawhost_core::Secret;
-use clawhost_gateway::{Candidate, ServedModel, check_models};
+use clawhost_gateway::{Candidate, ModelSource, ServedModel, check_models};
+use clawhost_model::LocalModel;
 use clawhost_providers::key_from_file;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +33,10 @@ pub(crate) struct ServedModels {
     sections: BTreeMap<String, ModelSection>,
     /// Their models, with the sections that they were opened for.
     configured: Configured,
-    /// The alias of the model whose weights learn, and the folder that has the newest of them.
+    /// The model whose weights learn.
     learned: Option<LearnedModel>,
+    /// The adapters of scopes that answer in its place.
+    own: Option<OwnModels>,
 }
 
 /// A model whose weights learn while it serves.
@@ -41,8 +46,17 @@ pub(crate) struct LearnedModel {
     pub(crate) alias: String,
     /// The folder that it learned from, without links.
     pub(crate) base: PathBuf,
+    /// What was learned.
+    pub(crate) place: LearnedPlace,
+    /// Whether each scope has an adapter of its own. Otherwise the newest version answers everybody.
+    pub(crate) is_of_scopes: bool,
+}
+
+impl LearnedModel {
     /// The folder that is served in the place of the configured one.
-    pub(crate) folder: PathBuf,
+    fn folder(&self) -> Option<PathBuf> {
+        (!self.is_of_scopes).then(|| self.place.serving())
+    }
 }
 
 /// The folder of the local model of an alias, of a request or a configuration. `None`: there is no such model, or it is not local.
@@ -64,6 +78,8 @@ type Configured = BTreeMap<String, (ModelSection, OpenModel)>;
 pub(crate) struct OpenModel {
     spec: String,
     pub(crate) candidate: Candidate,
+    /// The model, if it is one of this process.
+    local: Option<Arc<LocalModel>>,
     /// Its folder, if it is a local model.
     folder: Option<WatchedFolder>,
     /// How often its weights were replaced.
@@ -80,8 +96,8 @@ impl OpenModel {
     ) -> Result<(String, Self), AppError> {
         // Before the files are read: what changes meanwhile is seen at the next look.
         let folder = local_folder(spec).map(|folder| WatchedFolder::new(folder.into()));
-        let (name, source) = factory.served(spec, options, events)?;
-        Ok((name, Self { spec: spec.to_owned(), candidate: Candidate::new(source), folder, replaced: 0 }))
+        let (name, source, local) = open(factory, spec, options, events)?;
+        Ok((name, Self { spec: spec.to_owned(), candidate: Candidate::new(source), local, folder, replaced: 0 }))
     }
 
     /// Whether it is the model of a text.
@@ -92,14 +108,33 @@ impl OpenModel {
     /// Opens the changed files of its folder, if they are due. Returns whether other weights answer from now on. What is known of the
     /// model's health stays.
     fn refresh(&mut self, factory: &ModelFactory, events: &dyn EventSink) -> bool {
-        let Self { spec, candidate, folder, replaced } = self;
+        let Self { spec, candidate, local, folder, replaced } = self;
         let options = ServedOptions { weights_number: *replaced + 1, ..ServedOptions::default() };
-        let opened = folder.as_mut().and_then(|folder| folder.open_if_due(|| factory.served(spec, &options, events)));
-        let Some((_, source)) = opened.filter(|(_, source)| source.identity() != candidate.source.identity()) else {
+        let opened = folder.as_mut().and_then(|folder| folder.open_if_due(|| open(factory, spec, &options, events)));
+        let Some((_, source, model)) = opened.filter(|(_, source, _)| source.identity() != candidate.source.identity())
+        else {
             return false;
         };
-        (candidate.source, *replaced) = (source, options.weights_number);
+        (candidate.source, *local, *replaced) = (source, model, options.weights_number);
         true
+    }
+}
+
+/// A model's name, what answers for it, and the model itself if it is one of this process.
+type Opened = (String, ModelSource, Option<Arc<LocalModel>>);
+
+fn open(
+    factory: &ModelFactory,
+    spec: &str,
+    options: &ServedOptions,
+    events: &dyn EventSink,
+) -> Result<Opened, AppError> {
+    match local_folder(spec) {
+        Some(folder) => {
+            let model = factory.local(folder, options.weights_number, events)?;
+            Ok((folder_name(Path::new(folder)), factory.served_local(model.clone()), Some(model)))
+        }
+        None => factory.served(spec, options, events).map(|(name, source)| (name, source, None)),
     }
 }
 
@@ -124,7 +159,7 @@ fn newest<'a>(spec: &'a str, learned: Option<&LearnedModel>) -> Cow<'a, str> {
         (Some(folder), Some(learned))
             if Path::new(folder).canonicalize().is_ok_and(|folder| folder == learned.base) =>
         {
-            format!("local:{}", learned.folder.display()).into()
+            learned.folder().map_or(spec.into(), |folder| format!("local:{}", folder.display()).into())
         }
         _ => spec.into(),
     }
@@ -164,6 +199,7 @@ impl ServedModels {
             routers: ServedRouters::new(),
             sections: BTreeMap::new(),
             configured: BTreeMap::new(),
+            own: learned.as_ref().filter(|one| one.is_of_scopes).map(|one| OwnModels::new(one.place.clone())),
             learned,
         })
     }
@@ -196,17 +232,49 @@ impl ServedModels {
     pub(crate) fn look(&mut self, is_asked: bool) -> bool {
         // Every folder is looked at.
         let (_, all) = self.open_models();
-        all.filter_map(|(_, model)| model.folder.as_mut())
+        let due = all
+            .filter_map(|(_, model)| model.folder.as_mut())
             .map(|folder| folder.look(is_asked))
             .filter(|is_due| *is_due)
-            .count()
-            > 0
+            .count();
+        let own = self.own.as_mut().is_some_and(|own| own.look(is_asked));
+        due > 0 || own
     }
 
     /// Opens the changed files of local models that are due. Returns the aliases of which other weights answer.
     pub(crate) fn refresh(&mut self, events: &dyn EventSink) -> Vec<String> {
         let (factory, all) = self.open_models();
-        all.filter_map(|(alias, model)| model.refresh(factory, events).then(|| alias.clone())).collect()
+        let mut replaced: Vec<String> =
+            all.filter_map(|(alias, model)| model.refresh(factory, events).then(|| alias.clone())).collect();
+        if let Some(learned) = &self.learned {
+            let is_new = replaced.contains(&learned.alias);
+            if is_new && let Some(own) = &mut self.own {
+                own.forget();
+                own.look(true);
+            }
+            let alias = learned.alias.clone();
+            if self.refresh_own() && !is_new {
+                replaced.push(alias);
+            }
+        }
+        replaced
+    }
+
+    /// Opens the adapters that are due, beside the model that they were learned from. Returns whether others answer from now on.
+    fn refresh_own(&mut self) -> bool {
+        let Self { factory, requested, configured, learned, own, .. } = self;
+        let (Some(learned), Some(own)) = (learned, own) else { return false };
+        let requested = requested.iter().find(|(alias, _)| *alias == learned.alias).map(|(_, model)| model);
+        let model = requested.or_else(|| Some(&configured.get(&learned.alias)?.1));
+        // An alias that was given to another model since serves that one.
+        let is_base = |model: &&OpenModel| {
+            let folder = local_folder(&model.spec).map(Path::new);
+            folder.and_then(|folder| folder.canonicalize().ok()).is_some_and(|folder| folder == learned.base)
+        };
+        match model.filter(is_base).and_then(|model| model.local.as_ref()) {
+            Some(base) => own.refresh(factory, base),
+            None => false,
+        }
     }
 
     /// The local models whose changed files cannot be used.
@@ -240,14 +308,21 @@ impl ServedModels {
         configured: &Configured,
         routers: &ServedRouters,
     ) -> Vec<ServedModel> {
+        let learned = self.learned.as_ref().map(|learned| learned.alias.as_str());
+        let own = self.own.as_ref().map(OwnModels::sources).unwrap_or_default();
+        let with_own = |alias: &str, candidate: &Candidate| match learned == Some(alias) {
+            true => candidate.clone().with_own(own.clone()),
+            false => candidate.clone(),
+        };
         let named = |alias: &str| {
             let requested = self.requested.iter().find(|(known, _)| known == alias).map(|(_, model)| model);
-            requested.or_else(|| Some(&configured.get(alias)?.1)).map(|model| &model.candidate)
+            let model = requested.or_else(|| Some(&configured.get(alias)?.1))?;
+            Some(with_own(alias, &model.candidate))
         };
         let by_router = |alias: &str, router: &str| routers.get(router)?.served(alias, named);
         let requested = self.requested.iter().map(|(alias, model)| ServedModel {
             alias: alias.clone(),
-            first: model.candidate.clone(),
+            first: with_own(alias, &model.candidate),
             then: Vec::new(),
             routing: None,
         });
@@ -255,7 +330,7 @@ impl ServedModels {
         let of_section =
             |(alias, section): (&String, &ModelSection)| match section.model.as_deref().and_then(router_name) {
                 Some(router) => by_router(alias, router),
-                None => served(alias, section, configured),
+                None => served(alias, section, |alias| Some(with_own(alias, &configured.get(alias)?.1.candidate))),
             };
         requested.chain(routed).chain(sections.iter().filter_map(of_section)).collect()
     }
@@ -282,12 +357,15 @@ impl ServedModels {
             let router = ServedRouter::open(&name, self.routers.get(&name), has_alias, &self.factory, events)?;
             routers.insert(name, router);
         }
-        let models = self.listed(&file.models, &opened, &routers);
-        check_models(&models)?;
+        check_models(&self.listed(&file.models, &opened, &routers))?;
         // Nothing can fail from here on.
         routers.values_mut().for_each(ServedRouter::take_over);
         (self.sections, self.configured, self.routers) = (file.models.clone(), opened, routers);
-        Ok(models)
+        if let Some(own) = &mut self.own {
+            own.look(true);
+        }
+        self.refresh_own();
+        Ok(self.all())
     }
 
     fn open(
@@ -312,9 +390,9 @@ impl ServedModels {
 }
 
 /// The model of a section: one, or others in their order.
-fn served(alias: &str, section: &ModelSection, configured: &Configured) -> Option<ServedModel> {
+fn served(alias: &str, section: &ModelSection, named: impl Fn(&str) -> Option<Candidate>) -> Option<ServedModel> {
     let aliases = std::iter::once(alias).chain(section.first_of.iter().map(String::as_str));
-    let mut candidates = aliases.filter_map(|alias| Some(configured.get(alias)?.1.candidate.clone()));
+    let mut candidates = aliases.filter_map(named);
     let first = candidates.next()?;
     Some(ServedModel { alias: alias.to_owned(), first, then: candidates.collect(), routing: None })
 }
@@ -363,10 +441,13 @@ mod tests {
         for path in [&base, &other] {
             std::fs::create_dir(path).unwrap();
         }
-        let learned = LearnedModel { alias: "m".into(), base: base.clone(), folder: "/data/serving".into() };
+        let place = LearnedPlace::new(folder.path(), "m");
+        let learned = LearnedModel { alias: "m".into(), base: base.clone(), place: place.clone(), is_of_scopes: false };
         let local = |path: &Path| format!("local:{}", path.display());
         let check = |spec: &str, expect: &str| assert_eq!(newest(spec, Some(&learned)), expect);
-        check(&local(&base), "local:/data/serving");
+        check(&local(&base), &local(&place.serving()));
+        let of_scopes = LearnedModel { is_of_scopes: true, ..learned.clone() };
+        assert_eq!(newest(&local(&base), Some(&of_scopes)), local(&base), "adapters answer beside it");
         // The alias was given to another model.
         check(&local(&other), &local(&other));
         check("openai:m@http://127.0.0.1:1/v1", "openai:m@http://127.0.0.1:1/v1");

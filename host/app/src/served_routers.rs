@@ -72,15 +72,10 @@ impl ServedRouter {
     }
 
     /// An alias whose model it chooses. `candidate`: that of another alias.
-    pub(crate) fn served<'c>(
-        &'c self,
-        alias: &str,
-        candidate: impl Fn(&str) -> Option<&'c Candidate>,
-    ) -> Option<ServedModel> {
+    pub(crate) fn served(&self, alias: &str, candidate: impl Fn(&str) -> Option<Candidate>) -> Option<ServedModel> {
         let candidate = |(name, section): (&String, &crate::routers::RoutedSection)| {
-            let own = self.own.get(name).map(|model| &model.candidate);
-            let candidate = own.or_else(|| candidate(&section.model))?.clone();
-            Some((name.clone(), candidate))
+            let own = self.own.get(name).map(|model| model.candidate.clone());
+            Some((name.clone(), own.or_else(|| candidate(&section.model))?))
         };
         let (names, candidates): (Vec<String>, Vec<Candidate>) = self.file.models.iter().filter_map(candidate).unzip();
         let mut candidates = candidates.into_iter();

@@ -23,6 +23,11 @@ impl WatchedFolder {
         Self { path, seen: opened.clone(), opened, is_due: false, problem: None }
     }
 
+    /// A folder whose files are due at once.
+    pub(crate) fn unread(path: PathBuf) -> Self {
+        Self { is_due: true, ..Self::new(path) }
+    }
+
     /// Looks at the files. Returns whether they must be opened again: they have changed, and are the same as at the last look, so that
     /// a download is not read at every look. If a user asks, changed files are due at once, and so are files that could not be used.
     pub(crate) fn look(&mut self, is_asked: bool) -> bool {

@@ -5,7 +5,11 @@ use crate::context::Context;
 use crate::exit::Exit;
 use clap::Args;
 use clawhost_app::{TrainStep, settle_live, train_step};
+use clawhost_core::escaped;
 use std::io::Write as _;
+
+/// Longest scope that is shown.
+const SCOPE: usize = 600;
 
 const HELP: &str = "The section [weights] of gateway.toml says which model learns, and how. The step takes the oldest sessions that wait, at least two, whatever the
 hour. A gateway that serves the model goes on with the new weights within seconds. A step that diverges is taken back, and the sessions are not
@@ -41,12 +45,13 @@ pub(crate) async fn run(context: &Context, args: &TrainStepArgs) -> anyhow::Resu
 }
 
 fn text(step: Option<&TrainStep>) -> String {
-    let Some(TrainStep { version, sessions, note, metrics }) = step else {
+    let Some(TrainStep { scope, version, sessions, note, metrics }) = step else {
         return "nothing to learn from yet: fewer than two sessions with feedback wait".to_owned();
     };
     let told = metrics.iter().map(|(name, value)| format!("\n  {name:<20} {value:.4}")).collect::<String>();
+    let whose = scope.as_ref().map(|scope| format!(" of {}", escaped(&scope.to_string(), SCOPE))).unwrap_or_default();
     match version {
-        Some(version) => format!("weights version {version}: {note}, {sessions} of them{told}"),
-        None => format!("no new version from {sessions} sessions: {note}{told}"),
+        Some(version) => format!("weights version {version}{whose}: {note}, {sessions} of them{told}"),
+        None => format!("no new version{whose} from {sessions} sessions: {note}{told}"),
     }
 }

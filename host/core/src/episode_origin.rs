@@ -58,6 +58,16 @@ impl LiveSession {
     pub fn new(session: impl Into<String>, agent: impl Into<String>, alias: impl Into<String>) -> Self {
         Self { session: session.into(), agent: agent.into(), alias: alias.into(), user: None, project: None }
     }
+
+    /// The scopes of the session behind the key of its client, as `LEVEL:OWNER/NAME`: of its user, its project and its agent.
+    pub fn scopes(&self, owner: &str) -> impl Iterator<Item = String> {
+        let named = [
+            ("user", self.user.as_deref()),
+            ("project", self.project.as_deref()),
+            ("agent", Some(self.agent.as_str())),
+        ];
+        named.into_iter().filter_map(move |(level, name)| Some(format!("{level}:{owner}/{}", name?)))
+    }
 }
 
 /// Why learning leaves a live episode out.

@@ -141,6 +141,8 @@ pub struct LearnedView {
 /// A step of weights that learn while they serve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WeightsStepView {
+    /// Whose adapter learned. `None`: weights that answer everybody.
+    pub scope: Option<String>,
     /// The number of the version.
     pub number: u64,
     /// Unix time in milliseconds.
@@ -153,6 +155,10 @@ pub struct WeightsStepView {
     pub note: String,
     /// Whether it made a version.
     pub is_kept: bool,
+    /// Whether it answers now.
+    pub serves: bool,
+    /// Whether it learned from something that was forgotten since.
+    pub is_withdrawn: bool,
 }
 
 /// Weights that learn while they serve.
@@ -162,8 +168,8 @@ pub struct WeightsView {
     pub model: String,
     /// What they learn from.
     pub signal: String,
-    /// The version that serves; 0 is what the operator configured.
-    pub serves: u64,
+    /// The version that answers everybody; 0 is what the operator configured. `None`: scopes have adapters of their own.
+    pub serves: Option<u64>,
     /// Sessions of a step.
     pub batch: usize,
     /// Sessions that wait for a step.
@@ -196,4 +202,12 @@ pub trait LearnedBook: Send + Sync {
     /// # Errors
     /// Why it cannot be served.
     async fn serve_version(&self, number: u64) -> Result<u64, String>;
+    /// Serves an earlier version of weights again; 0 is what the operator configured. `scope`: whose adapter; `None`: weights that answer everybody.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    async fn serve_weights(&self, scope: Option<&str>, number: u64) -> Result<(), String> {
+        let _ = (scope, number);
+        Err("no weights learn here".to_owned())
+    }
 }

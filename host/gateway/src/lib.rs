@@ -45,7 +45,7 @@ pub use learned::{
     EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsStepView,
     WeightsView,
 };
-pub use models::{Candidate, ModelSource, ServedModel, check_models};
+pub use models::{Candidate, ModelSource, OwnSources, ServedModel, check_models};
 pub use observe::{
     ACCESS_LOG, AliasStats, Durations, ExchangeEvent, GatewayEvent, GatewayStats, ModelEvent, ModelStats, RequestStats,
     STATS_FORMAT, SessionEvent, TraceSettings,

@@ -4,8 +4,9 @@ use crate::GatewayError;
 use crate::breaker::Breaker;
 use crate::observe::Counter;
 use crate::routing::Routing;
-use clawhost_core::{AnsweringModel, Llm, LlmIdentity, ModelResponse, TokenModel};
+use clawhost_core::{AnsweringModel, LiveSession, Llm, LlmIdentity, ModelResponse, TokenModel};
 use clawhost_providers::{Dialect, Prices, Upstream};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -99,9 +100,15 @@ pub struct Candidate {
     pub prices: Option<Prices>,
     /// Most tokens that it reads, by an estimate; a longer request loses its oldest turns.
     pub max_context: Option<u64>,
+    /// What answers sessions of single scopes in its place.
+    pub own: OwnSources,
     /// What is known of its endpoint. Aliases that share a candidate share this.
     pub(crate) health: Arc<Health>,
 }
+
+/// What answers the sessions of a scope in the place of a model: the same model with what that scope has taught it. By scope, as
+/// `LEVEL:OWNER/NAME`.
+pub type OwnSources = Arc<BTreeMap<String, ModelSource>>;
 
 /// What is known of an endpoint.
 #[derive(Debug, Default)]
@@ -133,7 +140,7 @@ impl Health {
 impl Candidate {
     /// A candidate that is asked once.
     pub fn new(source: ModelSource) -> Self {
-        Self { source, retries: 0, prices: None, max_context: None, health: Arc::default() }
+        Self { source, retries: 0, prices: None, max_context: None, own: Arc::default(), health: Arc::default() }
     }
 
     /// The same with prices.
@@ -148,6 +155,22 @@ impl Candidate {
     pub fn reading(mut self, tokens: Option<u64>) -> Self {
         self.max_context = tokens;
         self
+    }
+
+    /// The same with what answers single scopes.
+    #[must_use]
+    pub fn with_own(mut self, own: OwnSources) -> Self {
+        self.own = own;
+        self
+    }
+
+    /// The candidate for a session behind the key of its client. Only sessions of a scope reach what that scope has taught.
+    fn of_session(&self, owner: &str, session: &LiveSession) -> Option<Self> {
+        if self.own.is_empty() {
+            return None;
+        }
+        let source = session.scopes(owner).find_map(|scope| self.own.get(&scope))?.clone();
+        Some(Self { source, own: Arc::default(), ..self.clone() })
     }
 
     /// The same, asked up to this many times more.
@@ -175,6 +198,17 @@ impl ServedModel {
     /// A model under an alias, asked once.
     pub fn new(alias: impl Into<String>, source: ModelSource) -> Self {
         Self { alias: alias.into(), first: Candidate::new(source), then: Vec::new(), routing: None }
+    }
+
+    /// The same for a session behind the key of its client, with what its scopes have taught. `None`: nothing differs.
+    pub(crate) fn of_session(&self, owner: &str, session: &LiveSession) -> Option<Self> {
+        let own = |candidate: &Candidate| candidate.of_session(owner, session);
+        if !self.candidates().any(|candidate| own(candidate).is_some()) {
+            return None;
+        }
+        let of = |candidate: &Candidate| own(candidate).unwrap_or_else(|| candidate.clone());
+        let (first, then) = (of(&self.first), self.then.iter().map(of).collect());
+        Some(Self { alias: self.alias.clone(), first, then, routing: self.routing.clone() })
     }
 
     pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {
@@ -246,5 +280,55 @@ impl Models {
 
     pub(crate) fn aliases(&self) -> Vec<String> {
         self.all().iter().map(|model| model.alias.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{ModelError, ModelRequest};
+
+    struct Named(&'static str);
+
+    #[async_trait::async_trait]
+    impl Llm for Named {
+        fn identity(&self) -> LlmIdentity {
+            LlmIdentity { provider: String::new(), model: self.0.to_owned(), version: String::new() }
+        }
+        async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
+            Err(ModelError::Stopped)
+        }
+    }
+
+    fn source(name: &'static str) -> ModelSource {
+        ModelSource::Local(Arc::new(Named(name)))
+    }
+
+    #[test]
+    fn what_a_scope_has_taught_answers_its_own_sessions_behind_its_own_key_alone() {
+        let own = BTreeMap::from([
+            ("user:shop/ada".to_owned(), source("of ada")),
+            ("project:shop/tax".to_owned(), source("of tax")),
+        ]);
+        let first = Candidate::new(source("base")).with_own(Arc::new(own));
+        let served =
+            ServedModel { alias: "m".to_owned(), first, then: vec![Candidate::new(source("other"))], routing: None };
+        let check = |owner: &str, user: Option<&str>, project: Option<&str>, expect: &[&str]| {
+            let session = LiveSession {
+                user: user.map(str::to_owned),
+                project: project.map(str::to_owned),
+                ..LiveSession::new("s", "a", "m")
+            };
+            let found = served.of_session(owner, &session);
+            let asked = found.as_ref().unwrap_or(&served);
+            let names: Vec<String> = asked.candidates().map(|one| one.source.identity().model).collect();
+            assert_eq!(names, expect, "{owner} {user:?} {project:?}");
+        };
+        check("shop", Some("ada"), None, &["of ada", "other"]);
+        check("shop", Some("ben"), None, &["base", "other"]);
+        check("shop", Some("ben"), Some("tax"), &["of tax", "other"]);
+        check("shop", None, None, &["base", "other"]);
+        check("bank", Some("ada"), Some("tax"), &["base", "other"]);
+        check("", Some("shop/ada"), None, &["base", "other"]);
     }
 }

@@ -21,5 +21,8 @@ pub(crate) use learning::{LiveLearner, LivePlaybook};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
-pub(crate) use weights::{LiveWeights, Training};
-pub use weights::{TrainStep, WeightsSection, WeightsVersion, train_step};
+pub(crate) use weights::{LearnedPlace, LiveWeights, Training};
+pub use weights::{
+    LiveWeightsVersions, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, live_weights, serve_live_weights,
+    train_step, withdraw_weights,
+};

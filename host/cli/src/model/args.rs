@@ -2,6 +2,7 @@
 
 use crate::device::DeviceOption;
 use clap::{Args, Subcommand, ValueEnum};
+use clawhost_app::Scope;
 use clawhost_app::local_models::{
     CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS,
     TUNE_HELD_OUT, TUNE_LABEL_WEIGHT, TUNE_PREFERENCE_SHARE, TUNE_RATE, WIDTH,
@@ -43,6 +44,27 @@ pub(crate) enum ModelCommand {
     },
     /// Export a model for transformers, with its adapter for PEFT, or merged
     Export(ExportArgs),
+    /// List the versions of weights that learned from live sessions
+    Log {
+        /// The alias of the model [default: all]
+        #[arg(value_name = "ALIAS")]
+        alias: Option<String>,
+    },
+    /// Serve an earlier version of weights that learned from live sessions again. A gateway follows within seconds
+    Rollback {
+        /// The alias of the model
+        #[arg(value_name = "ALIAS")]
+        alias: String,
+        /// The version; 0 is the configured model
+        #[arg(long, value_name = "N")]
+        to: u64,
+        /// Whose adapter, as user:KEY/NAME or project:KEY/NAME, if each has one of its own
+        #[arg(long, value_name = "SCOPE")]
+        scope: Option<Scope>,
+        /// Serve it even if it learned from something that was forgotten since
+        #[arg(long)]
+        confirm: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `clawhost model`: creates, describes, runs, tunes, imports and exports local models.
+//! `clawhost model`: creates, describes, runs, tunes, imports and exports local models, and rolls back what they learned live.
 
 mod args;
 mod chat;
@@ -7,6 +7,7 @@ mod generate;
 mod info;
 mod init;
 mod tune;
+mod versions;
 
 pub(crate) use args::ModelCommand;
 
@@ -28,6 +29,10 @@ pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Re
             exchange::import(context, source, folder, adapter.as_deref())
         }
         ModelCommand::Export(arguments) => exchange::export(context, arguments),
+        ModelCommand::Log { alias } => versions::log(context, alias.as_deref()),
+        ModelCommand::Rollback { alias, to, scope, confirm } => {
+            versions::roll_back(context, (alias, scope.as_ref()), *to, *confirm)
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) fn routes() -> Router<Arc<Inner>> {
         .route("/dashboard/login", get(form).post(log_in))
         .route("/dashboard/logout", post(log_out))
         .route("/dashboard/training", get(training::show))
+        .route("/dashboard/training/versions/{number}", get(training::ask).post(training::serve))
         .route("/dashboard/playbook", get(playbook::show))
         .route("/dashboard/playbook/versions/{number}", get(playbook::ask).post(playbook::serve))
         .route("/dashboard/sessions/{run}/{episode}", get(session))

@@ -1,10 +1,10 @@
 //! Renders the page. The templates escape every value; nothing of a client reaches a page otherwise.
 
 use super::login::Visitor;
-use super::pages::{Overview, SessionShown, time};
+use super::pages::{Overview, SessionShown, escaped, time};
 use super::playbook::PlaybookShown;
 use super::training::TrainingShown;
-use crate::learned::LearnedView;
+use crate::learned::{LearnedView, WeightsView};
 use minijinja::{Environment, context};
 use serde::Serialize;
 use std::sync::LazyLock;
@@ -21,8 +21,10 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
         ("playbook.html", include_str!("templates/playbook.html")),
         ("rollback.html", include_str!("templates/rollback.html")),
         ("training.html", include_str!("templates/training.html")),
+        ("weights_rollback.html", include_str!("templates/weights_rollback.html")),
     ];
     templates.add_filter("time", |at_ms: u64| time(at_ms));
+    templates.add_filter("in_address", |text: String| escaped(&text));
     for (name, text) in all {
         // A test renders each.
         let _ = templates.add_template(name, text);
@@ -71,4 +73,9 @@ pub(super) fn rollback(learned: &LearnedView, number: u64, visitor: &Visitor) ->
 /// Training.
 pub(super) fn training(shown: &TrainingShown, visitor: &Visitor) -> String {
     render("training.html", context! { shown, proof => visitor.proof })
+}
+
+/// The question whether an earlier version of weights shall be served again.
+pub(super) fn weights_rollback(weights: &WeightsView, scope: Option<&str>, number: u64, visitor: &Visitor) -> String {
+    render("weights_rollback.html", context! { weights, scope, number, proof => visitor.proof })
 }

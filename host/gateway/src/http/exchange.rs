@@ -117,6 +117,8 @@ async fn exchange(gateway: &Arc<Inner>, call: Call) -> Result<Response<Body>, Re
     let is_able = |candidate: &Candidate| asking.able(candidate).is_ok();
     let chosen = begun.routed.as_ref().and_then(|routed| served.chosen(routed));
     let asked = chosen.as_ref().unwrap_or(&served);
+    let own = begun.label.as_ref().and_then(|label| asked.of_session(&call.client.owner, &label.session));
+    let asked = own.as_ref().unwrap_or(asked);
     let mut attempts = Attempts::new(asked, is_able, gateway.now_us());
     let Some((mut candidate, mut goes_on)) = attempts.next() else {
         let refusal = asking.able(&asked.first).err().unwrap_or_else(|| unknown_model(gateway, &alias));

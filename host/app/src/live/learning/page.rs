@@ -14,6 +14,7 @@ use clawhost_learn::EntryId;
 use clawhost_learn::harness::EntryRow;
 use clawhost_learn::live::LiveEstimate;
 use clawhost_learn::live::trials::{Ended, LiveTrials, Tally, Trial, TrialNeeds, TrialSettings};
+use clawhost_learn::memory::{InvalidScope, Scope};
 use clawhost_learn::playbook::Playbook;
 use clawhost_store::Reader;
 use std::collections::BTreeMap;
@@ -198,6 +199,13 @@ impl LearnedBook for LivePlaybook {
         let Some(training) = self.training.clone() else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || training.view()).await;
         read.map_err(|error| error.to_string())?.map(Some).map_err(|error| error.to_string())
+    }
+
+    async fn serve_weights(&self, scope: Option<&str>, number: u64) -> Result<(), String> {
+        let training = self.training.clone().ok_or_else(|| "no weights learn here".to_owned())?;
+        let scope = scope.map(str::parse::<Scope>).transpose().map_err(|error: InvalidScope| error.to_string())?;
+        let served = tokio::task::spawn_blocking(move || training.serve(scope.as_ref(), number)).await;
+        served.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     async fn serve_version(&self, number: u64) -> Result<u64, String> {

@@ -1,24 +1,23 @@
 //! Trains the weights of a local model from live sessions, beside the gateway that serves it.
 
+use super::backend::WeightsBackend;
 use super::background::at_low_priority;
-use super::material::{self, LiveSession, Wanted};
+use super::local::LocalBackend;
+use super::material::{self, LiveSession, Unused, Wanted};
 use super::page::{Progress, TrainingPage};
+use super::queue::{Queue, Waiting, Whose};
 use super::section::WeightsPlan;
-use super::step::{Aged, Learner, Stepped, shown};
-use super::versions::{Learned, LearnedPlace, WeightsVersion};
-use crate::events::Silent;
+use super::step::{Aged, Stepped, shown};
+use super::versions::{Beginning, Learned, LearnedPlace, WeightsVersion};
 use crate::gateway_file::GatewayFile;
-use crate::models::{ModelFactory, ModelSettings, folder_name, read_folder};
+use crate::models::folder_name;
 use crate::served_models::{LearnedModel, configured_folder};
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Clock, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases as _, StoreReader};
-use clawhost_learn::policy::HINT_TOP;
-use clawhost_model::{ModelFolder, TokenCalls, digest};
-use clawhost_run_config::BudgetSpec;
+use clawhost_core::{Clock, Episode, Lease, LeaseMode, LeaseSubject, Leases as _, StoreReader};
+use clawhost_learn::memory::{SCOPE_BYTES, Scope};
 use clawhost_store::{FileLeases, Reader};
 use serde::Serialize;
-use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +27,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_secs(60);
 /// Ended episodes that are looked at at once.
 const ENDED: usize = 64;
-/// Concurrent calls of a teacher.
-const CONCURRENCY: usize = 4;
 /// Least sessions of a step by hand: one has no baseline.
 const LEAST: usize = 2;
 
@@ -40,32 +37,16 @@ pub(crate) struct Training {
     base: PathBuf,
     pub(super) place: LearnedPlace,
     pub(super) plan: WeightsPlan,
-    models: ModelSettings,
-    secrets: KnownSecrets,
+    backend: Arc<dyn WeightsBackend>,
     clock: Arc<dyn Clock>,
-}
-
-/// A session with the number of its episode and the time from which it may be taken.
-#[derive(Debug, Clone)]
-struct Waiting {
-    number: u64,
-    due_at: u64,
-    session: LiveSession,
-}
-
-/// Sessions that were looked at and wait for a step.
-#[derive(Debug, Default)]
-struct Queue {
-    /// The episode up to which earlier steps took sessions.
-    through: u64,
-    /// The last episode that was looked at.
-    looked: u64,
-    sessions: VecDeque<Waiting>,
 }
 
 /// What one step did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainStep {
+    /// Whose adapter learned. `None`: weights that answer everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
     /// The version that it made. `None`: none.
     pub version: Option<u64>,
     /// Sessions that it took.
@@ -92,51 +73,92 @@ impl Training {
             let why = format!("weights.model: there is no local model `{alias}`; serve one as {alias}=local:FOLDER");
             RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why }
         })?;
+        let base = base.canonicalize().unwrap_or(base);
+        let backend: Arc<dyn WeightsBackend> = Arc::new(LocalBackend::new(workspace, base.clone(), plan.clone()));
         Ok(Self {
             data: workspace.folder().to_owned(),
             base,
             place: LearnedPlace::new(workspace.folder(), &plan.model),
             plan,
-            models: workspace.settings().models.clone(),
-            secrets: workspace.secrets().clone(),
+            backend,
             clock: workspace.clock(),
         })
     }
 
-    /// Makes sure that there is a folder that leads to the version that serves.
+    /// Makes sure that what was learned belongs to the configured model, and that what a gateway reads leads to the versions that serve.
     ///
     /// # Errors
     /// The model cannot be read, or another model learned under this alias.
     pub(crate) fn prepare(&self) -> Result<LearnedModel, AppError> {
         // While another process trains, what it has is complete.
         let lease = self.lease()?;
-        let learned = self.learned()?;
-        if lease.is_some() {
-            self.place.repair(&learned)?;
+        let digest = self.backend.base()?;
+        let mut places = Vec::new();
+        match self.plan.adapters {
+            None => places.push((self.place.clone(), self.learned_with(&self.place, &digest, None)?)),
+            Some(_) => {
+                for place in self.place.scopes() {
+                    let Some(known) = place.known()? else { continue };
+                    known.check(&self.beginning(&digest, known.scope.clone()))?;
+                    places.push((place, known));
+                }
+            }
         }
-        let base = read_folder(&self.base, &self.models.texts, &Silent)?;
-        learned.check(&digest(&base.weights).to_string(), &self.plan.described())?;
-        if base.sampling.restricts() {
-            tracing::warn!(
-                "the model {} draws from a part of its tokens (top_k, top_p or min_p in generation_config.json): only requests that \
-                 turn this off teach its weights",
-                self.plan.model
-            );
+        for (place, learned) in places.iter().filter(|_| lease.is_some()) {
+            place.repair(learned)?;
         }
-        let base = self.base.canonicalize().unwrap_or_else(|_| self.base.clone());
-        Ok(LearnedModel { alias: self.plan.model.clone(), base, folder: self.place.serving() })
+        if let Some(warning) = self.backend.warning() {
+            tracing::warn!("{warning}");
+        }
+        Ok(LearnedModel {
+            alias: self.plan.model.clone(),
+            base: self.base.clone(),
+            place: self.place.clone(),
+            is_of_scopes: self.plan.adapters.is_some(),
+        })
     }
 
-    /// The right to change what was learned. `None`: another process has it.
     fn lease(&self) -> Result<Option<Box<dyn Lease>>, AppError> {
-        let subject = LeaseSubject::Weights(self.plan.model.clone());
-        Ok(FileLeases::new(&self.data).acquire(&subject, LeaseMode::Exclusive)?)
+        lease(&self.data, &self.plan.model)
     }
 
-    /// What was learned. Earlier sessions count, too, if these weights answered them.
-    fn learned(&self) -> Result<Learned, AppError> {
-        let model = || read_folder(&self.base, &self.models.texts, &Silent);
-        self.place.learned((&self.base, &self.plan.described()), model, self.clock.now_ms())
+    fn beginning(&self, digest: &str, scope: Whose) -> Beginning {
+        Beginning {
+            model: self.plan.model.clone(),
+            part: self.backend.part().to_owned(),
+            base: self.base.display().to_string(),
+            digest: digest.to_owned(),
+            learns: self.plan.described(),
+            scope,
+        }
+    }
+
+    fn learned_with(&self, place: &LearnedPlace, digest: &str, scope: Whose) -> Result<Learned, AppError> {
+        place.learned(&self.beginning(digest, scope), self.clock.now_ms())
+    }
+
+    /// Serves an earlier version again.
+    ///
+    /// # Errors
+    /// There is no such version on disk, it is withdrawn, or another process trains these weights.
+    pub(super) fn serve(&self, scope: Option<&Scope>, number: u64) -> Result<(), AppError> {
+        super::serving::serve(&self.data, (&self.plan.model, scope), number, false)
+    }
+
+    /// The place of whose weights learn.
+    fn place_of(&self, whose: &Whose) -> LearnedPlace {
+        whose.as_ref().map_or_else(|| self.place.clone(), |scope| self.place.of_scope(scope))
+    }
+
+    /// The episode up to which earlier steps took sessions.
+    fn through(&self, whose: &Whose) -> Result<u64, AppError> {
+        Ok(self.place_of(whose).known()?.map_or(0, |learned| learned.through))
+    }
+
+    /// Sessions that no step has taken. Earlier sessions of the same weights count, too.
+    fn queue(&self) -> Result<Queue, AppError> {
+        // A scope that is not known yet may have sessions anywhere.
+        Ok(Queue::behind(if self.plan.adapters.is_some() { 0 } else { self.through(&None)? }))
     }
 
     /// Looks at episodes that have ended. Returns whether there may be more.
@@ -144,7 +166,6 @@ impl Training {
         let reader = Reader::open(&self.data)?;
         let reader: &dyn StoreReader = &reader;
         let now = self.clock.now_ms();
-        let model = folder_name(&self.base);
         let ended = reader.ended_after(queue.looked, ENDED)?;
         let is_full = ended.len() == ENDED;
         for (number, name) in ended {
@@ -155,9 +176,9 @@ impl Training {
                 if due_at > now {
                     return Ok(false);
                 }
-                let wanted = Wanted { model: &model, plan: &self.plan };
-                if let Ok(session) = material::session(reader, &name, episode, wanted)? {
-                    queue.sessions.push_back(Waiting { number, due_at, session });
+                if let Ok(session) = self.session(reader, &name, episode)? {
+                    let whose = session.scope;
+                    queue.add(whose.clone(), Waiting { number, name, due_at }, || self.through(&whose))?;
                 }
             }
             queue.looked = number;
@@ -165,127 +186,119 @@ impl Training {
         Ok(is_full)
     }
 
-    /// Whether a batch that waits is trained on now.
-    fn is_time(&self, queue: &Queue, last_request_at: u64) -> bool {
-        let Some(last) = queue.sessions.get(self.plan.batch - 1) else { return false };
-        let now = self.clock.now_ms();
-        let is_idle = self.plan.idle_ms.is_none_or(|idle| now.saturating_sub(last_request_at) >= idle);
-        (is_idle && self.plan.quiet.is_open(now)) || now >= last.due_at.saturating_add(self.plan.overdue_ms)
+    fn session(
+        &self,
+        reader: &dyn StoreReader,
+        name: &str,
+        episode: Episode,
+    ) -> Result<Result<LiveSession, Unused>, AppError> {
+        let model = folder_name(&self.base);
+        material::session(reader, name, episode, Wanted { model: &model, plan: &self.plan })
     }
 
-    /// Takes one step over the sessions that wait first. `None`: another process trains.
-    async fn step(&self, queue: &mut Queue) -> Result<Option<TrainStep>, AppError> {
+    /// Sessions as they are read for a step. What was removed meanwhile is left out.
+    fn sessions(&self, waiting: &[Waiting]) -> Result<Vec<LiveSession>, AppError> {
+        let reader = Reader::open(&self.data)?;
+        let reader: &dyn StoreReader = &reader;
+        let mut sessions = Vec::with_capacity(waiting.len());
+        for Waiting { name, .. } in waiting {
+            let Some(episode) = reader.episode(name)? else { continue };
+            sessions.extend(self.session(reader, name, episode)?);
+        }
+        Ok(sessions)
+    }
+
+    /// Whose weights are trained now: those whose batch is complete, if the time is right.
+    fn next(&self, queue: &Queue, last_request_at: u64) -> Option<Whose> {
+        let (whose, due_at) = queue.next(self.plan.batch)?;
+        let now = self.clock.now_ms();
+        let is_idle = self.plan.idle_ms.is_none_or(|idle| now.saturating_sub(last_request_at) >= idle);
+        let is_time = (is_idle && self.plan.quiet.is_open(now)) || now >= due_at.saturating_add(self.plan.overdue_ms);
+        is_time.then_some(whose)
+    }
+
+    /// Takes one step over the sessions that wait first. `None`: another process trains, or has taken them.
+    async fn step(&self, queue: &mut Queue, whose: Whose) -> Result<Option<TrainStep>, AppError> {
         let Some(_lease) = self.lease()? else { return Ok(None) };
-        let learned = self.learned()?;
-        self.place.repair(&learned)?;
-        if learned.through != queue.through {
+        let through = self.through(&whose)?;
+        if through != queue.through(&whose) {
             // Another process took sessions meanwhile.
-            *queue = Queue::behind(learned.through);
+            queue.took(&whose, through);
             return Ok(None);
         }
-        let taken: Vec<Waiting> = queue.sessions.iter().take(self.plan.batch).cloned().collect();
+        let taken = queue.first(&whose, self.plan.batch);
         let Some(last) = taken.last().map(|last| last.number) else { return Ok(None) };
-        let (training, count) = (self.clone(), taken.len());
+        let (training, set) = (self.clone(), whose.clone());
         // Reading, computing and writing: nothing of it holds up an answer.
-        let step = at_low_priority(self.plan.threads, move || training.step_of(learned, taken)).await??;
-        queue.through = last;
-        queue.sessions.drain(..count);
+        let step = at_low_priority(self.plan.threads, move || training.step_of(set, &taken)).await??;
+        queue.took(&whose, last);
         Ok(Some(step))
     }
 
     /// Takes a step on this thread, and writes what came of it.
-    fn step_of(&self, mut learned: Learned, taken: Vec<Waiting>) -> Result<TrainStep, AppError> {
+    fn step_of(&self, whose: Whose, taken: &[Waiting]) -> Result<TrainStep, AppError> {
+        let place = self.place_of(&whose);
+        let mut learned = match place.known()? {
+            Some(known) => known,
+            None => self.learned_with(&place, &self.backend.base()?, whose.clone())?,
+        };
+        place.repair(&learned)?;
         let last = taken.last().map_or(learned.through, |last| last.number);
-        let sessions: Vec<String> = taken.iter().map(|waiting| waiting.session.name.clone()).collect();
-        let (stepped, made) = self.stepped(&learned, taken)?;
+        let sessions = self.sessions(taken)?;
+        let names: Vec<String> = sessions.iter().map(|session| session.name.clone()).collect();
+        let made = self.backend.step(&place.start(&learned), age(&learned, sessions))?;
         let number = learned.newest() + 1;
-        let (note, mut metrics, is_kept) = match stepped {
-            Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics), true),
+        let (note, mut metrics) = match made.stepped {
+            Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics)),
             Stepped::Nothing(metrics) => {
                 let why = "these sessions teach nothing: their rewards are equal, or the weights that answered them are too old";
-                (why.to_owned(), shown(&metrics), false)
+                (why.to_owned(), shown(&metrics))
             }
-            Stepped::Refused(why) => (why, Vec::new(), false),
+            Stepped::Refused(why) => (why, Vec::new()),
         };
         metrics.extend(made.tokens_per_second.map(|rate| ("tokens_per_second".to_owned(), rate)));
-        let count = sessions.len();
+        let start = place.start(&learned);
+        let digest = made.version.as_ref().map(|new| new.digest());
         let version = WeightsVersion {
             number,
-            digest: made.digest,
+            from: start.number,
+            digest: digest.unwrap_or_else(|| learned.served_digest()),
             at: self.clock.now_ms(),
-            sessions: count,
+            sessions: names.len(),
             metrics: metrics.clone(),
             note: note.clone(),
-            is_kept,
+            is_kept: made.version.is_some(),
+            is_withdrawn: false,
         };
         learned.through = last;
-        self.place.list(number, &sessions)?;
-        match made.written {
-            Some((model, state)) if is_kept => self.place.publish(&mut learned, (&model, &state), version)?,
-            _ => self.place.note(&mut learned, version)?,
+        place.list(number, &names)?;
+        match &made.version {
+            Some(new) => place.publish(&mut learned, &**new, version)?,
+            None => place.note(&mut learned, version)?,
         }
-        Ok(TrainStep { version: is_kept.then_some(number), sessions: count, note, metrics })
-    }
-
-    /// Opens the weights, and takes the step on this thread.
-    fn stepped(&self, learned: &Learned, sessions: Vec<Waiting>) -> Result<(Stepped, Made), AppError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| AppError::Host(format!("training cannot begin: {error}")))?;
-        let (folder, state) = self.place.newest(learned)?;
-        let model = read_folder(&folder, &self.models.texts, &Silent)?;
-        let device = self.models.open_device(model.config.parameters(), &Silent)?;
-        let name = folder_name(&self.base);
-        let mut learner = Learner::open(&model, &name, &self.plan, &device, state.as_deref())?;
-        if let Some(spec) = self.plan.teacher.as_deref().filter(|_| self.plan.signal.uses_hints()) {
-            let tokens = Arc::new(TokenCalls::new(learner.model().clone()));
-            let models =
-                ModelFactory::new(self.models.clone(), &BudgetSpec::default(), CONCURRENCY, self.secrets.clone());
-            learner.set_teacher(runtime.block_on(models.teacher((spec, HINT_TOP), tokens, &Silent))?);
-        }
-        let aged: Vec<Aged> = sessions.into_iter().map(|waiting| age(learned, waiting.session)).collect();
-        let tokens: usize = aged.iter().map(|(session, _)| session.generated.written()).sum();
-        let begun = self.clock.monotonic_us();
-        let stepped = runtime.block_on(learner.step(learned.serves + 1, aged))?;
-        let seconds = self.clock.monotonic_us().saturating_sub(begun) as f64 / 1e6;
-        let is_taken = matches!(stepped, Stepped::Taken(_));
-        let weights = learner.layer().host().clone();
-        let made = Made {
-            digest: digest(&weights).to_string(),
-            tokens_per_second: (is_taken && seconds > 0.0).then(|| tokens as f64 / seconds),
-            written: if is_taken {
-                let state = learner.state()?;
-                Some((ModelFolder { weights, ..model }, state))
-            } else {
-                None
-            },
-        };
-        Ok((stepped, made))
+        let version = made.version.is_some().then_some(number);
+        Ok(TrainStep { scope: whose, version, sessions: names.len(), note, metrics })
     }
 }
 
-/// What a step leaves.
-struct Made {
-    digest: String,
-    tokens_per_second: Option<f64>,
-    /// The model with its new weights, and the optimiser's state.
-    written: Option<(ModelFolder, Vec<u8>)>,
+/// The right to change what a model has learned. `None`: another process has it.
+pub(super) fn lease(data: &Path, alias: &str) -> Result<Option<Box<dyn Lease>>, AppError> {
+    Ok(FileLeases::new(data).acquire(&LeaseSubject::Weights(alias.to_owned()), LeaseMode::Exclusive)?)
 }
 
-impl Queue {
-    fn behind(through: u64) -> Self {
-        Self { through, looked: through, sessions: VecDeque::new() }
-    }
+/// What to say if another process has it.
+pub(super) fn busy() -> AppError {
+    RequestError::Other("another process trains these weights now; try again when it is done".to_owned()).into()
 }
 
-/// A session with the number of versions since the oldest weights that answered it.
-fn age(learned: &Learned, session: LiveSession) -> Aged {
-    let kept = || learned.versions.iter().filter(|version| version.is_kept);
-    let place = |digest: &String| kept().position(|version| version.digest == *digest);
-    let newest = kept().position(|version| version.number == learned.serves);
-    let oldest =
-        session.weights.iter().map(place).collect::<Option<Vec<_>>>().and_then(|places| places.into_iter().min());
-    let lag = newest.zip(oldest).and_then(|(newest, oldest)| newest.checked_sub(oldest)).map(|lag| lag as u64);
-    (session, lag)
+/// Sessions with the number of versions since the oldest weights that answered each.
+fn age(learned: &Learned, sessions: Vec<LiveSession>) -> Vec<Aged> {
+    let aged = |session: LiveSession| {
+        let lags: Option<Vec<u64>> = session.weights.iter().map(|digest| learned.lag(digest)).collect();
+        let oldest = lags.and_then(|lags| lags.into_iter().max());
+        (session, oldest)
+    };
+    sessions.into_iter().map(aged).collect()
 }
 
 /// Trains while a gateway runs.
@@ -301,7 +314,7 @@ impl LiveWeights {
     /// # Errors
     /// What was learned cannot be read.
     pub(crate) fn new(training: Training) -> Result<Self, AppError> {
-        let queue = Queue::behind(training.learned()?.through);
+        let queue = training.queue()?;
         Ok(Self { training, queue, progress: Progress::default() })
     }
 
@@ -321,15 +334,12 @@ impl LiveWeights {
             }
             let passed = self.pass(last_request_at).await;
             self.progress.set_trains(false);
-            self.progress.set_waiting(self.queue.sessions.len());
+            self.progress.set_waiting(self.queue.longest());
             let why = passed.as_ref().err().map(AppError::to_string);
             if let Some(why) = why.as_ref().filter(|why| problem.as_ref() != Some(*why)) {
                 tracing::error!("weights do not learn from live sessions now: {why}");
             }
             let rest = if why.is_some() { REST } else { LOOK };
-            if why.is_some() {
-                self.queue = Queue::behind(self.queue.through);
-            }
             if why != problem {
                 self.progress.set_problem(why.clone());
                 problem = why;
@@ -342,29 +352,40 @@ impl LiveWeights {
 
     /// Looks, and takes a step if it is time. Returns whether there is more to do at once.
     async fn pass(&mut self, last_request_at: u64) -> Result<bool, AppError> {
-        if self.queue.sessions.len() < self.training.plan.batch {
+        // Those of one set of weights are looked at when they are needed; those of many wait for each other otherwise.
+        if self.training.plan.adapters.is_some() || self.queue.longest() < self.training.plan.batch {
             let (training, mut queue) = (self.training.clone(), std::mem::take(&mut self.queue));
             let looked = tokio::task::spawn_blocking(move || {
                 let more = training.look(&mut queue);
                 (queue, more)
             });
-            let (queue, more) = looked.await.map_err(|error| AppError::Host(error.to_string()))?;
+            let (queue, more) = match looked.await {
+                Ok(looked) => looked,
+                Err(error) => {
+                    self.queue = self.training.queue()?;
+                    return Err(AppError::Host(error.to_string()));
+                }
+            };
             self.queue = queue;
             if more? {
                 return Ok(true);
             }
         }
-        if !self.training.is_time(&self.queue, last_request_at) {
-            return Ok(false);
-        }
+        let Some(whose) = self.training.next(&self.queue, last_request_at) else { return Ok(false) };
         self.progress.set_trains(true);
-        let step = self.training.step(&mut self.queue).await?;
+        let step = self.training.step(&mut self.queue, whose).await?;
         if let Some(step) = &step {
+            let whose = step.scope.as_ref().map(|scope| format!(" of {scope}")).unwrap_or_default();
+            let whose = clawhost_core::escaped(&whose, SCOPE_BYTES);
             match step.version {
-                Some(version) => tracing::info!("weights version {version} learned from {} sessions", step.sessions),
-                None => {
-                    tracing::warn!("a step of weights over {} sessions made no version: {}", step.sessions, step.note)
+                Some(version) => {
+                    tracing::info!("weights version {version}{whose} learned from {} sessions", step.sessions);
                 }
+                None => tracing::warn!(
+                    "a step of weights{whose} over {} sessions made no version: {}",
+                    step.sessions,
+                    step.note
+                ),
             }
         }
         Ok(step.is_some())
@@ -383,11 +404,11 @@ pub async fn train_step(workspace: &Workspace, upstreams: &[String]) -> Result<O
     let plan = plan.ok_or_else(|| wrong("weights.model: name the alias of the local model that learns".to_owned()))?;
     let training = Training::of(workspace, upstreams, &file, plan)?;
     training.prepare()?;
-    let mut queue = Queue::behind(training.learned()?.through);
-    while queue.sessions.len() < training.plan.batch && training.look(&mut queue)? {}
-    if queue.sessions.len() < LEAST {
+    let mut queue = training.queue()?;
+    let looks_on = |queue: &Queue| training.plan.adapters.is_some() || queue.longest() < training.plan.batch;
+    while looks_on(&queue) && training.look(&mut queue)? {}
+    let Some(whose) = queue.next(training.plan.batch).or_else(|| queue.next(LEAST)).map(|(whose, _)| whose) else {
         return Ok(None);
-    }
-    let busy = || RequestError::Other("another process trains these weights now; try again when it is done".to_owned());
-    Ok(Some(training.step(&mut queue).await?.ok_or_else(busy)?))
+    };
+    Ok(Some(training.step(&mut queue, whose).await?.ok_or_else(busy)?))
 }

@@ -4,7 +4,7 @@ use super::section::WeightsPlan;
 use crate::AppError;
 use crate::live::learning::correction;
 use clawhost_core::{Episode, RewardRecord, StoreReader, effective_reward, standing, verdicts_at};
-use clawhost_learn::memory::{Memory, MemoryKind, MemorySource};
+use clawhost_learn::memory::{Memory, MemoryKind, MemorySource, Scope, ScopeLevel};
 use clawhost_learn::policy::Generated;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(crate) struct LiveSession {
     /// As `RUN/EPISODE`.
     pub(crate) name: String,
+    /// Whose adapter learns from it. `None`: weights that answer everybody.
+    pub(crate) scope: Option<Scope>,
     /// The class of its task: sessions of one agent are compared with each other.
     pub(crate) class: String,
     /// The reward by its deadline. `None`: there is none.
@@ -31,6 +33,8 @@ pub(crate) struct LiveSession {
 pub(crate) enum Unused {
     /// Its client keeps it out of learning, or it is no conversation of its own.
     Withheld,
+    /// It names no user or project, and each has an adapter of its own.
+    NoScope,
     /// It was not completed.
     Incomplete,
     /// Another model answered, or its tokens are not on record.
@@ -79,6 +83,10 @@ fn material(
     if episode.origin.withheld().is_some() || !plan.from.has(owner, session) {
         return Err(Unused::Withheld);
     }
+    let scope = match plan.adapters {
+        Some(level) => Some(scope_of(level, owner, session).ok_or(Unused::NoScope)?),
+        None => None,
+    };
     if !episode.ending.is_complete() {
         return Err(Unused::Incomplete);
     }
@@ -105,7 +113,14 @@ fn material(
     if reward.is_none() && hints.is_empty() {
         return Err(Unused::NoFeedback);
     }
-    Ok(LiveSession { name: name.to_owned(), class, reward, hints, generated, weights, episode: Arc::new(episode) })
+    let (name, episode) = (name.to_owned(), Arc::new(episode));
+    Ok(LiveSession { name, scope, class, reward, hints, generated, weights, episode })
+}
+
+/// The scope of a session at a level, as the gateway finds its adapter.
+fn scope_of(level: ScopeLevel, owner: &str, session: &clawhost_core::LiveSession) -> Option<Scope> {
+    let mut scopes = session.scopes(owner).filter_map(|scope| scope.parse::<Scope>().ok());
+    scopes.find(|scope| scope.level() == level)
 }
 
 /// The turn that a verdict is about, if it is about one.

@@ -4,18 +4,24 @@
 //! ended sessions ─▶ material ─▶ step (rewards, hints) ─▶ versions ─▶ the gateway reads the folder again
 //! ```
 //!
+//! Either weights that answer everybody learn, or an adapter for each user or project (`adapters`).
+//!
 //! [`section`] is the configuration, [`windows`] says when training may run, [`background`] runs it behind everything else. [`material`] is what a session
-//! teaches, if [`opted_in`] has its user, [`hints`] what a correction changes of an answer. [`step`] takes a step or takes it back, [`versions`] keeps what was learned, and
-//! [`learner`] does all of it, beside a gateway or by hand, and
+//! teaches, if [`opted_in`] has its user, [`hints`] what a correction changes of an answer. [`queue`] has what waits, [`backend`] takes a step ([`local`] in this process,
+//! with [`step`], which takes back what diverges), [`versions`] keeps what was learned, [`serving`] serves an earlier one again, and [`learner`] does all of it, beside a gateway or by hand, and
 //! [`page`] shows it.
 
+mod backend;
 mod background;
 mod hints;
 mod learner;
+mod local;
 mod material;
 mod opted_in;
 mod page;
+mod queue;
 mod section;
+mod serving;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -26,4 +32,6 @@ pub(crate) use learner::{LiveWeights, Training};
 pub use learner::{TrainStep, train_step};
 pub(crate) use page::TrainingPage;
 pub use section::WeightsSection;
+pub use serving::{LiveWeightsVersions, WithdrawnWeights, live_weights, serve_live_weights, withdraw_weights};
+pub(crate) use versions::LearnedPlace;
 pub use versions::WeightsVersion;

@@ -44,13 +44,7 @@ impl OptedIn {
     /// Whether the user of a session behind a key has agreed.
     pub(super) fn has(&self, owner: &str, session: &LiveSession) -> bool {
         let Self::These(names) = self else { return true };
-        let named = [
-            ("user", session.user.as_deref()),
-            ("agent", Some(session.agent.as_str())),
-            ("project", session.project.as_deref()),
-        ];
-        let mut scopes = named.into_iter().filter_map(|(level, name)| Some(format!("{level}:{owner}/{}", name?)));
-        names.contains(&format!("key:{owner}")) || scopes.any(|scope| names.contains(&scope))
+        names.contains(&format!("key:{owner}")) || session.scopes(owner).any(|scope| names.contains(&scope))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Weights that learn, as the page of the gateway shows them.
 
 use super::learner::Training;
+use super::versions::{Learned, WeightsVersion};
 use crate::AppError;
 use clawhost_gateway::{WeightsStepView, WeightsView};
+use clawhost_learn::memory::Scope;
 use clawhost_learn::policy::LiveSignal;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -53,22 +55,36 @@ impl TrainingPage {
         Self { training, progress }
     }
 
+    /// Serves an earlier version again.
+    ///
+    /// # Errors
+    /// As [`super::serve_live_weights`].
+    pub(crate) fn serve(&self, scope: Option<&Scope>, number: u64) -> Result<(), AppError> {
+        self.training.serve(scope, number)
+    }
+
     /// What was learned, and what happens now.
     ///
     /// # Errors
     /// What was learned cannot be read.
     pub(crate) fn view(&self) -> Result<WeightsView, AppError> {
         let Now { waiting, trains, problem } = self.progress.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (serves, steps) = self.training.place.steps()?.unwrap_or_default();
-        let plan = &self.training.plan;
-        let step = |step: super::WeightsVersion| WeightsStepView {
-            number: step.number,
-            at: step.at,
-            sessions: step.sessions,
-            metrics: step.metrics.into_iter().map(|(name, value)| (name, format!("{value:.4}"))).collect(),
-            note: step.note,
-            is_kept: step.is_kept,
+        let places = match self.training.plan.adapters {
+            Some(_) => self.training.place.scopes(),
+            None => vec![self.training.place.clone()],
         };
+        let mut steps = Vec::new();
+        for place in places {
+            let Some(learned) = place.known()? else { continue };
+            steps.extend(learned.versions.iter().filter(|step| step.number > 0).map(|step| shown(&learned, step)));
+        }
+        steps.sort_by_key(|step| std::cmp::Reverse((step.at, step.number)));
+        steps.truncate(SHOWN);
+        let serves = match self.training.plan.adapters {
+            Some(_) => None,
+            None => Some(self.training.place.known()?.map_or(0, |learned| learned.serves)),
+        };
+        let plan = &self.training.plan;
         let signal = match plan.signal {
             LiveSignal::Binary => "rewards",
             LiveSignal::Hint => "corrections",
@@ -82,7 +98,22 @@ impl TrainingPage {
             waiting,
             trains,
             problem,
-            steps: steps.into_iter().take(SHOWN).map(step).collect(),
+            steps,
         })
+    }
+}
+
+fn shown(learned: &Learned, step: &WeightsVersion) -> WeightsStepView {
+    let number = |(name, value): &(String, f64)| (name.clone(), format!("{value:.4}"));
+    WeightsStepView {
+        scope: learned.scope.as_ref().map(ToString::to_string),
+        number: step.number,
+        at: step.at,
+        sessions: step.sessions,
+        metrics: step.metrics.iter().map(number).collect(),
+        note: step.note.clone(),
+        is_kept: step.is_kept,
+        serves: step.is_kept && step.number == learned.serves,
+        is_withdrawn: step.is_withdrawn,
     }
 }

@@ -3,6 +3,7 @@
 use super::opted_in::OptedIn;
 use super::windows::Windows;
 use clawhost_core::RewardSource;
+use clawhost_learn::memory::ScopeLevel;
 use clawhost_learn::policy::LiveSignal;
 use clawhost_model::{AdapterSettings, Learned};
 use serde::Deserialize;
@@ -51,6 +52,8 @@ pub struct WeightsSection {
     pub epochs: Option<u32>,
     /// Rank of the adapter that learns. 0: all weights.
     pub adapter_rank: Option<usize>,
+    /// Whether each `user` or `project` has an adapter of its own, which learns from its sessions and answers them. `None`: one set of weights for all.
+    pub adapters: Option<String>,
     /// The teacher of answers with a correction: `openai:MODEL@ADDRESS` of an endpoint that scores given tokens. `None`: the model itself.
     pub teacher: Option<String>,
     /// The sources of the rewards that weights learn from. `None`: users and outcomes.
@@ -78,6 +81,8 @@ pub(crate) struct WeightsPlan {
     pub(crate) rate: f64,
     pub(crate) epochs: NonZeroU32,
     pub(crate) learned: Learned,
+    /// The level of the scopes of which each has an adapter of its own. `None`: one set of weights for all.
+    pub(crate) adapters: Option<ScopeLevel>,
     pub(crate) teacher: Option<String>,
     pub(crate) sources: Vec<RewardSource>,
     pub(crate) deadline_ms: u64,
@@ -127,6 +132,18 @@ impl WeightsSection {
             }
             _ => return Err(format!("weights.adapter_rank: must be from 0 to {MOST_RANK}")),
         };
+        let adapters = match self.adapters.as_deref() {
+            None => None,
+            Some("user") => Some(ScopeLevel::User),
+            Some("project") => Some(ScopeLevel::Project),
+            Some(other) => {
+                let other = clawhost_core::escaped(other, 60);
+                return Err(format!("weights.adapters: `{other}` has none of its own; write user or project"));
+            }
+        };
+        if adapters.is_some() && learned == Learned::Full {
+            return Err("weights.adapters: an adapter needs a rank; leave out adapter_rank = 0".to_owned());
+        }
         let deadline = self.deadline_seconds.unwrap_or(DEADLINE_SECONDS);
         if !(1..=LONGEST_DEADLINE_SECONDS).contains(&deadline) {
             return Err(format!("weights.deadline_seconds: must be from 1 to {LONGEST_DEADLINE_SECONDS}"));
@@ -144,6 +161,7 @@ impl WeightsSection {
             rate,
             epochs: NonZeroU32::new(epochs).unwrap_or(NonZeroU32::MIN),
             learned,
+            adapters,
             teacher: self.teacher.clone(),
             sources: crate::live::learning::sources("weights.train_from", self.train_from.as_deref())?,
             deadline_ms: deadline.saturating_mul(1000),
@@ -158,9 +176,12 @@ impl WeightsSection {
 impl WeightsPlan {
     /// Which weights learn, for people.
     pub(crate) fn described(&self) -> String {
-        match self.learned {
-            Learned::Full => "all weights".to_owned(),
-            Learned::Adapter(adapter) => format!("an adapter of rank {}", adapter.rank),
+        match (self.learned, self.adapters) {
+            (Learned::Full, _) => "all weights".to_owned(),
+            (Learned::Adapter(adapter), None) => format!("an adapter of rank {}", adapter.rank),
+            (Learned::Adapter(adapter), Some(level)) => {
+                format!("an adapter of rank {} for each {}", adapter.rank, level.name())
+            }
         }
     }
 }
@@ -199,6 +220,15 @@ mod tests {
         check(
             "model = \"tiny\"\nfrom = [\"all\"]\nadapter_rank = 2000",
             "weights.adapter_rank: must be from 0 to 1024",
+        );
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nadapters = \"team\"",
+            "weights.adapters: `team` has none of its own; write user or project",
+        );
+        check("model = \"tiny\"\nfrom = [\"all\"]\nadapters = \"user\"", "");
+        check(
+            "model = \"tiny\"\nfrom = [\"all\"]\nadapters = \"user\"\nadapter_rank = 0",
+            "weights.adapters: an adapter needs a rank",
         );
         check(
             "model = \"tiny\"\nfrom = [\"all\"]\nprocessors = 1.5",

@@ -19,6 +19,11 @@ const BATCH: usize = 10;
 /// The learning rate and how often a session is learned from, chosen on the seeds 1 to 6.
 const RATE: f64 = 0.003;
 const EPOCHS: u32 = 8;
+/// Sessions of a user whose adapter learns, and of a step. Adapters have few weights and learn from one user: batches of ten sessions leave some models
+/// with one letter for everything. Chosen on the seeds 1 to 6, too.
+const OWN_SESSIONS: usize = 80;
+/// See [`OWN_SESSIONS`].
+const OWN_BATCH: usize = 8;
 /// What is learned from.
 const SIGNALS: [&str; 3] = ["binary", "hint", "combined"];
 /// Answers to held-out users.
@@ -36,6 +41,11 @@ fn question(number: u64) -> String {
 /// What users want to be answered.
 fn wanted(number: u64) -> &'static str {
     LETTERS[(number % 2) as usize]
+}
+
+/// What users want who differ from them in everything.
+fn wanted_by_others(number: u64) -> &'static str {
+    wanted(number + 1)
 }
 
 fn letter(seed: u64, name: &str, number: u64) -> &'static str {
@@ -89,6 +99,10 @@ async fn answer(model: &LocalModel, question: &str, seed: u64) -> ModelResponse 
 
 /// Held-out users who get what they want.
 async fn satisfied(model: &Arc<LocalModel>, seed: u64) -> f64 {
+    satisfied_as(model, wanted, seed).await
+}
+
+async fn satisfied_as(model: &Arc<LocalModel>, wanted: fn(u64) -> &'static str, seed: u64) -> f64 {
     let mut satisfied = 0.0;
     for number in 0..HELD_OUT {
         let said = answer(model, &question(number), derive_seed(seed, "held out", number)).await;
@@ -110,6 +124,10 @@ fn share(satisfied: &[f64]) -> (f64, f64, f64) {
 
 /// A session of one question: a thumb for every answer, and a correction of every bad one.
 fn session(number: u64, said: ModelResponse, signal: &str) -> LiveSession {
+    session_of(number, said, signal, wanted)
+}
+
+fn session_of(number: u64, said: ModelResponse, signal: &str, wanted: fn(u64) -> &'static str) -> LiveSession {
     let golden = include_str!("../../../../../tests/golden/episode-2.json");
     let mut episode: Episode = serde_json::from_str(golden).unwrap();
     let is_good = said.message.plain_text() == wanted(number);
@@ -125,6 +143,7 @@ fn session(number: u64, said: ModelResponse, signal: &str) -> LiveSession {
     let corrects = !is_good && signal != "binary";
     LiveSession {
         name: format!("run-1/ep-{number:04}"),
+        scope: None,
         class: "agent".to_owned(),
         reward: (signal != "hint").then_some(if is_good { 1.0 } else { -1.0 }),
         hints: if corrects { vec![(Some(0), wanted(number).to_owned())] } else { Vec::new() },
@@ -243,4 +262,58 @@ async fn sessions_that_teach_nothing_change_nothing() {
         assert!(matches!(stepped, Stepped::Nothing(_)), "{stepped:?}");
         assert_eq!(learner.state().unwrap(), before);
     }
+}
+
+/// An adapter behind all sessions of a user, and the model with it as a gateway serves it.
+async fn adapted(folder: &ModelFolder, wanted: fn(u64) -> &'static str, seed: u64) -> Arc<LocalModel> {
+    let base = folder.open("tiny", &ComputeDevice::processor()).unwrap();
+    let section = WeightsSection {
+        model: Some("tiny".to_owned()),
+        from: vec!["all".to_owned()],
+        rate: Some(RATE),
+        epochs: Some(EPOCHS),
+        adapter_rank: Some(8),
+        adapters: Some("user".to_owned()),
+        ..WeightsSection::default()
+    };
+    let plan = section.plan().unwrap().unwrap();
+    let (mut serving, mut weights, mut state) = (base.clone(), folder.clone(), None::<Vec<u8>>);
+    for step in 0..OWN_SESSIONS / OWN_BATCH {
+        let mut learner =
+            Learner::open(&weights, "tiny", &plan, &ComputeDevice::processor(), state.as_deref()).unwrap();
+        let mut sessions: Vec<Aged> = Vec::new();
+        for number in (200 + step * OWN_BATCH..).take(OWN_BATCH).map(|number| number as u64) {
+            let said = answer(&serving, &question(number), derive_seed(seed, "session", number)).await;
+            sessions.push((session_of(number, said, "combined", wanted), Some(0)));
+        }
+        let stepped = learner.step(step as u64, sessions).await.unwrap();
+        assert!(!matches!(stepped, Stepped::Refused(_)), "{stepped:?}");
+        weights.weights = learner.layer().host().clone();
+        state = Some(learner.state().unwrap());
+        let adapter = clawhost_model::AdapterFolder::of(&weights.weights, "").unwrap();
+        serving = base.adapted(step as u64, &adapter).unwrap().unwrap();
+    }
+    serving
+}
+
+#[tokio::test]
+async fn adapters_of_users_who_want_the_opposite_make_both_content() {
+    let seeds: u64 = std::env::var("CLAWHOST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let [mut before, mut first, mut second, mut other] = [(); 4].map(|()| Vec::new());
+    for seed in 101..101 + seeds {
+        let folder = taught_model(seed);
+        let base = folder.open("tiny", &ComputeDevice::processor()).unwrap();
+        before.push(satisfied(&base, seed).await);
+        let (one, two) = (adapted(&folder, wanted, seed).await, adapted(&folder, wanted_by_others, seed).await);
+        first.push(satisfied(&one, seed).await);
+        second.push(satisfied_as(&two, wanted_by_others, seed).await);
+        other.push(satisfied(&two, seed).await);
+        assert_eq!(satisfied(&base, seed).await, *before.last().unwrap(), "the model below answers as before");
+    }
+    eprintln!("before {:.2?}, own adapters {:.2?} {:.2?}", share(&before), share(&first), share(&second));
+    eprintln!("the adapter of somebody else {:.2?}", share(&other));
+    for after in [&first, &second] {
+        assert!(share(after).1 > share(&before).2, "{before:?} to {after:?}");
+    }
+    assert!(share(&other).2 < share(&before).1, "one set of weights could not make both content: {other:?}");
 }

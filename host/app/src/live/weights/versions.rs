@@ -4,24 +4,26 @@
 //! live-weights/ALIAS/
 //!   learned.json      the versions, and how far sessions were taken: replacing it makes a version count
 //!   steps/N.json      the sessions of a step
-//!   versions/N/NAME/  the model of a version in f32, with its adapter beside it
-//!   state-N.bin       the optimiser's state of the newest version
-//!   serving           leads to the folder of the version that serves; a gateway looks at it
+//!   versions/N/       a version as its backend writes it
+//!   serving           leads to the part of the version that a gateway reads, or to the configured model
+//!   own/DIGEST/       the same for the adapter of one scope; `serving` is missing while the configured model answers it
 //! ```
 
+use super::backend::{NewVersion, Start};
 use crate::{AppError, RequestError, small_files};
 use clawhost_core::Digest;
-use clawhost_model::{ModelFolder, digest};
+use clawhost_learn::memory::Scope;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The folder of all such models, in the data folder.
 const FOLDER: &str = "live-weights";
 const FILE: &str = "learned.json";
-const FORMAT: u32 = 1;
-/// Largest size of an optimiser's state in bytes: three numbers for each of ten billion weights.
-const STATE_BYTES: u64 = 128 << 30;
-/// Versions whose weights stay on disk: a gateway may still read the one before, and people may compare them.
+/// The folder of the adapters of scopes.
+const OWN: &str = "own";
+const FORMAT: u32 = 2;
+/// Versions whose weights stay on disk: a gateway may still read the one before, and people may serve an earlier one again.
 const KEPT: usize = 3;
 /// Versions that are listed. Earlier ones are left out of the file.
 const LISTED: usize = 500;
@@ -32,6 +34,8 @@ const LISTED: usize = 500;
 pub struct WeightsVersion {
     /// Its number; 0 is what the operator configured.
     pub number: u64,
+    /// The version that it was learned from.
+    pub from: u64,
     /// The digest of its weights.
     pub digest: String,
     /// When it was made, Unix time in milliseconds.
@@ -44,6 +48,8 @@ pub struct WeightsVersion {
     pub note: String,
     /// Whether it made a version. A step that was taken back, or that had nothing to learn, made none.
     pub is_kept: bool,
+    /// Whether it learned from something that was forgotten since. It serves only if an operator confirms it.
+    pub is_withdrawn: bool,
 }
 
 /// What was learned.
@@ -51,10 +57,16 @@ pub struct WeightsVersion {
 #[serde(deny_unknown_fields)]
 pub(super) struct Learned {
     pub(super) format: u32,
-    /// The folder that the operator configured.
+    /// The alias of the model.
+    pub(super) model: String,
+    /// The model that the operator configured.
     pub(super) base: String,
+    /// The part of a version's folder that a gateway reads.
+    pub(super) part: String,
     /// Which of its weights learn.
     pub(super) learns: String,
+    /// Whose sessions it learns from and answers. `None`: those of all.
+    pub(super) scope: Option<Scope>,
     /// Number of the last live episode that was taken.
     pub(super) through: u64,
     /// The version that serves.
@@ -63,36 +75,111 @@ pub(super) struct Learned {
     pub(super) versions: Vec<WeightsVersion>,
 }
 
+/// What learning begins with.
+#[derive(Debug, Clone)]
+pub(super) struct Beginning {
+    /// The alias of the model.
+    pub(super) model: String,
+    /// The part of a version's folder that a gateway reads.
+    pub(super) part: String,
+    /// The model that the operator configured, as it is shown.
+    pub(super) base: String,
+    /// The digest of its weights.
+    pub(super) digest: String,
+    /// Which of its weights learn.
+    pub(super) learns: String,
+    /// Whose sessions it learns from. `None`: those of all.
+    pub(super) scope: Option<Scope>,
+}
+
 impl Learned {
+    fn new(beginning: &Beginning, at: u64) -> Self {
+        let Beginning { model, part, base, digest, learns, scope } = beginning.clone();
+        let first = WeightsVersion {
+            number: 0,
+            from: 0,
+            digest,
+            at,
+            sessions: 0,
+            metrics: Vec::new(),
+            note: "as configured".to_owned(),
+            is_kept: true,
+            is_withdrawn: false,
+        };
+        Self { format: FORMAT, model, base, part, learns, scope, through: 0, serves: 0, versions: vec![first] }
+    }
+
     /// The largest number of a step.
     pub(super) fn newest(&self) -> u64 {
         self.versions.iter().map(|version| version.number).max().unwrap_or_default()
     }
 
+    fn version(&self, number: u64) -> Option<&WeightsVersion> {
+        self.versions.iter().find(|version| version.number == number)
+    }
+
+    /// The digest of the weights that serve.
+    pub(super) fn served_digest(&self) -> String {
+        self.version(self.serves).map(|version| version.digest.clone()).unwrap_or_default()
+    }
+
+    /// The number of steps between a version with these weights and the one that serves. `None`: the one that serves was not learned from it.
+    pub(super) fn lag(&self, digest: &str) -> Option<u64> {
+        let mut version = self.version(self.serves)?;
+        let mut lag = 0;
+        while version.digest != digest {
+            // The version of the operator was learned from none, and numbers of what a version was learned from are smaller.
+            version = self.version(version.from).filter(|from| from.number < version.number)?;
+            lag += 1;
+        }
+        Some(lag)
+    }
+
     /// Checks that learning may go on: from the same weights, with the same settings.
     ///
     /// # Errors
-    /// The files of the base have changed, or other weights of it shall learn.
-    pub(super) fn check(&self, base: &str, learns: &str) -> Result<(), AppError> {
+    /// The configured model is another one, its files have changed, or other weights of it shall learn.
+    pub(super) fn check(&self, beginning: &Beginning) -> Result<(), AppError> {
         let refuse = |why: String| Err(unusable(Path::new(FOLDER), why));
-        if self.versions.iter().any(|version| version.number == 0 && version.digest != base) {
+        if self.base != beginning.base {
+            return refuse(format!(
+                "its weights were learned from {}, and the model is {} now; name another alias, or move the folder away",
+                self.base, beginning.base
+            ));
+        }
+        if self.version(0).is_some_and(|version| version.digest != beginning.digest) {
             return refuse(format!(
                 "the weights in {} are not those that learning began with; name another alias, or move the folder away",
                 self.base
             ));
         }
-        if self.learns != learns {
+        if self.learns != beginning.learns {
             return refuse(format!(
-                "so far {} learned, and now {learns} shall: go on with the same adapter_rank, name another alias, or move the folder away",
-                self.learns
+                "so far {} learned, and now {} shall: go on with the same adapter_rank and adapters, name another alias, or move the folder away",
+                self.learns, beginning.learns
             ));
         }
         Ok(())
     }
+
+    /// The versions that learned from one of these episodes, `RUN/EPISODE`, by the sessions of their steps, or from such a version. A step whose
+    /// sessions cannot be read may have had any.
+    fn taught_by(&self, episodes: &BTreeSet<String>, sessions: impl Fn(u64) -> Option<Vec<String>>) -> BTreeSet<u64> {
+        let mut taught = BTreeSet::new();
+        // Versions are learned from earlier ones.
+        for version in self.versions.iter().filter(|version| version.number > 0) {
+            let own =
+                || sessions(version.number).is_none_or(|all| all.iter().any(|session| episodes.contains(session)));
+            if taught.contains(&version.from) || own() {
+                taught.insert(version.number);
+            }
+        }
+        taught
+    }
 }
 
-/// The place of a model that learns while it serves.
-#[derive(Debug, Clone)]
+/// The place of weights that learn while they serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LearnedPlace {
     folder: PathBuf,
 }
@@ -110,64 +197,67 @@ impl LearnedPlace {
         Self { folder: data.join(FOLDER).join(name) }
     }
 
-    /// The folder that leads to the version that serves, if something was learned or is to be.
+    /// The places of all aliases of a data folder, each with those of its scopes.
+    pub(crate) fn all(data: &Path) -> Vec<Self> {
+        let aliases = folders(&data.join(FOLDER)).map(|folder| Self { folder });
+        aliases.flat_map(|place| std::iter::once(place.clone()).chain(place.scopes())).collect()
+    }
+
+    /// The place of a scope.
+    pub(crate) fn of_scope(&self, scope: &Scope) -> Self {
+        let name = Digest::of(scope.to_string().as_bytes()).hex();
+        Self { folder: self.folder.join(OWN).join(name) }
+    }
+
+    /// The places of all scopes that have one.
+    pub(crate) fn scopes(&self) -> Vec<Self> {
+        folders(&self.folder.join(OWN)).map(|folder| Self { folder }).collect()
+    }
+
+    /// What leads to the version that serves: at first to the configured model, and of a scope to nothing.
     pub(crate) fn serving(&self) -> PathBuf {
         self.folder.join("serving")
     }
 
-    fn version(&self, number: u64, base: &Path) -> PathBuf {
-        if number == 0 {
-            return base.to_owned();
-        }
-        let name = crate::models::folder_name(base);
-        self.folder.join("versions").join(number.to_string()).join(name)
+    /// When what was learned has changed last.
+    pub(crate) fn changed_at(&self) -> Option<std::time::SystemTime> {
+        std::fs::metadata(self.folder.join(FILE)).and_then(|file| file.modified()).ok()
     }
 
-    fn state(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("state-{number}.bin"))
-    }
-
-    /// What was learned from a model in a folder. Begins with that model if there is nothing yet.
+    /// Whose place it is, with the digest of the weights that learning began with. `None`: everybody's, or nothing was learned here.
     ///
     /// # Errors
-    /// A file is damaged, or another model learned here.
-    pub(super) fn learned(
-        &self,
-        (base, learns): (&Path, &str),
-        model: impl FnOnce() -> Result<ModelFolder, AppError>,
-        now: u64,
-    ) -> Result<Learned, AppError> {
-        let absolute = base.canonicalize().map_err(|error| unusable(base, error))?;
-        let shown = absolute.display().to_string();
-        if let Some(known) = small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)? {
-            if known.base != shown {
-                let why = format!(
-                    "its weights were learned from {}, and the model is {shown} now; name another alias, or move the folder away",
-                    known.base
-                );
-                return Err(unusable(&self.folder, why));
-            }
+    /// The file is damaged.
+    pub(crate) fn scope(&self) -> Result<Option<(Scope, String)>, AppError> {
+        let Some(learned) = self.known()? else { return Ok(None) };
+        let digest = learned.version(0).map(|version| version.digest.clone());
+        Ok(learned.scope.clone().zip(digest))
+    }
+
+    fn version(&self, number: u64) -> PathBuf {
+        self.folder.join("versions").join(number.to_string())
+    }
+
+    /// What was learned here. `None`: nothing yet.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    pub(super) fn known(&self) -> Result<Option<Learned>, AppError> {
+        small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)
+    }
+
+    /// What was learned here. Begins if there is nothing yet.
+    ///
+    /// # Errors
+    /// The file is damaged, or something else was learned here.
+    pub(super) fn learned(&self, beginning: &Beginning, now: u64) -> Result<Learned, AppError> {
+        if let Some(known) = self.known()? {
+            known.check(beginning)?;
             return Ok(known);
         }
-        let first = WeightsVersion {
-            number: 0,
-            digest: digest(&model()?.weights).to_string(),
-            at: now,
-            sessions: 0,
-            metrics: Vec::new(),
-            note: "as configured".to_owned(),
-            is_kept: true,
-        };
-        let learned = Learned {
-            format: FORMAT,
-            base: shown,
-            learns: learns.to_owned(),
-            through: 0,
-            serves: 0,
-            versions: vec![first],
-        };
+        let learned = Learned::new(beginning, now);
         small_files::write(&self.folder, FILE, &learned)?;
-        self.lead_to(&absolute)?;
+        self.repair(&learned)?;
         Ok(learned)
     }
 
@@ -176,28 +266,22 @@ impl LearnedPlace {
     /// # Errors
     /// The link cannot be written.
     pub(super) fn repair(&self, learned: &Learned) -> Result<(), AppError> {
-        self.lead_to(&self.version(learned.serves, Path::new(&learned.base)))
+        let serving = self.serving();
+        match (learned.serves, &learned.scope) {
+            (0, None) => self.lead_to(Path::new(&learned.base)),
+            (0, Some(_)) => match std::fs::remove_file(&serving) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(&serving, error)),
+                _ => Ok(()),
+            },
+            (number, _) => self.lead_to(&self.version(number).join(&learned.part)),
+        }
     }
 
-    /// What was learned, the newest step first, and the version that serves. `None`: nothing was learned here.
-    ///
-    /// # Errors
-    /// The file is damaged.
-    pub(super) fn steps(&self) -> Result<Option<(u64, Vec<WeightsVersion>)>, AppError> {
-        let known = small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)?;
-        Ok(known.map(|known: Learned| (known.serves, known.versions.into_iter().rev().collect())))
-    }
-
-    /// The folder and the optimiser's state of the version that serves.
-    ///
-    /// # Errors
-    /// The state cannot be read.
-    pub(super) fn newest(&self, learned: &Learned) -> Result<(PathBuf, Option<Vec<u8>>), AppError> {
-        let folder = self.version(learned.serves, Path::new(&learned.base));
-        let path = self.state(learned.serves);
-        let state =
-            path.exists().then(|| clawhost_files::read(&path, STATE_BYTES).map_err(|error| unusable(&path, error)));
-        Ok((folder, state.transpose()?))
+    /// What the next step begins with.
+    pub(super) fn start(&self, learned: &Learned) -> Start {
+        let folder = (learned.serves > 0).then(|| self.version(learned.serves));
+        let base = learned.version(0).map(|version| version.digest.clone()).unwrap_or_default();
+        Start { number: learned.serves, folder, base }
     }
 
     /// Writes a new version and serves it. What is read before this returns is the version before.
@@ -207,23 +291,68 @@ impl LearnedPlace {
     pub(super) fn publish(
         &self,
         learned: &mut Learned,
-        (model, state): (&ModelFolder, &[u8]),
+        made: &dyn NewVersion,
         version: WeightsVersion,
     ) -> Result<(), AppError> {
-        let base = PathBuf::from(&learned.base);
-        let folder = self.version(version.number, &base);
+        let folder = self.version(version.number);
         if folder.exists() {
             // A process was killed before it counted.
             std::fs::remove_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         }
-        model.write(&folder)?;
-        let path = self.state(version.number);
-        std::fs::write(&path, state).map_err(|error| unusable(&path, error))?;
+        made.write(&folder)?;
+        // A version that counts is on disk, also after a loss of power.
+        sync(&folder).map_err(|error| unusable(&folder, error))?;
         learned.serves = version.number;
         self.note(learned, version)?;
-        self.lead_to(&folder)?;
+        self.repair(learned)?;
         self.remove_old(learned);
         Ok(())
+    }
+
+    /// Serves a version that is on disk, or the configured model. `confirms`: even if it learned from something that was forgotten since.
+    ///
+    /// # Errors
+    /// There is no such version on disk, or it is withdrawn.
+    pub(super) fn serve(&self, learned: &mut Learned, number: u64, confirms: bool) -> Result<(), AppError> {
+        let refuse = |why: String| Err(RequestError::Other(why).into());
+        let place = learned.versions.iter_mut().find(|version| version.number == number && version.is_kept);
+        let Some(version) = place.filter(|_| number == 0 || self.version(number).is_dir()) else {
+            return refuse(format!("there is no version {number} of these weights on disk"));
+        };
+        if version.is_withdrawn && !confirms {
+            return refuse(format!("version {number} learned from something that was forgotten since"));
+        }
+        version.is_withdrawn = false;
+        learned.serves = number;
+        small_files::write(&self.folder, FILE, learned)?;
+        self.repair(learned)
+    }
+
+    /// Withdraws the versions that learned from some episodes, `RUN/EPISODE`, and serves the newest one that did not. Returns their numbers.
+    ///
+    /// # Errors
+    /// What was learned cannot be read or written.
+    pub(super) fn withdraw(&self, learned: &mut Learned, episodes: &BTreeSet<String>) -> Result<Vec<u64>, AppError> {
+        let taught = learned.taught_by(episodes, |number| self.sessions(number));
+        let mut withdrawn = Vec::new();
+        for version in learned.versions.iter_mut().filter(|version| taught.contains(&version.number)) {
+            if version.is_kept && !version.is_withdrawn {
+                withdrawn.push(version.number);
+            }
+            version.is_withdrawn = true;
+        }
+        let is_usable = |version: &&WeightsVersion| {
+            version.is_kept && !version.is_withdrawn && (version.number == 0 || self.version(version.number).is_dir())
+        };
+        if taught.contains(&learned.serves) {
+            learned.serves = learned.versions.iter().rev().find(is_usable).map_or(0, |version| version.number);
+        }
+        if !withdrawn.is_empty() {
+            small_files::write(&self.folder, FILE, learned)?;
+        }
+        // A process that was killed before the link changed does it now.
+        self.repair(learned)?;
+        Ok(withdrawn)
     }
 
     /// Writes the sessions of a step, as `RUN/EPISODE`.
@@ -231,11 +360,15 @@ impl LearnedPlace {
     /// # Errors
     /// They cannot be written.
     pub(super) fn list(&self, number: u64, sessions: &[String]) -> Result<(), AppError> {
-        small_files::write(
-            &self.folder.join("steps"),
-            &format!("{number}.json"),
-            &serde_json::json!({ "sessions": sessions }),
-        )
+        let step = Sessions { format: FORMAT, sessions: sessions.to_vec() };
+        small_files::write(&self.folder.join("steps"), &format!("{number}.json"), &step)
+    }
+
+    /// The sessions of a step. `None`: they cannot be read.
+    fn sessions(&self, number: u64) -> Option<Vec<String>> {
+        let path = self.folder.join("steps").join(format!("{number}.json"));
+        let read = small_files::read(&path, FORMAT, |step: &Sessions| step.format);
+        read.ok().flatten().map(|step| step.sessions)
     }
 
     /// Notes a version, or a step that was taken back.
@@ -254,26 +387,14 @@ impl LearnedPlace {
         small_files::write(&self.folder, FILE, learned)
     }
 
-    /// Removes the weights and states of old versions from the disk. A failure is ignored: the next version tries again.
+    /// Removes old versions from the disk. A failure is ignored: the next version tries again.
     fn remove_old(&self, learned: &Learned) {
-        let kept: Vec<u64> =
-            learned.versions.iter().rev().filter(|one| one.is_kept).take(KEPT).map(|one| one.number).collect();
-        let versions = self.folder.join("versions");
-        let numbers = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-        for entry in numbers(&versions) {
-            let number = entry.file_name().to_string_lossy().parse::<u64>().ok();
+        let newest = learned.versions.iter().rev().filter(|one| one.is_kept).take(KEPT).map(|one| one.number);
+        let kept: Vec<u64> = newest.chain([learned.serves]).collect();
+        for folder in folders(&self.folder.join("versions")) {
+            let number = folder.file_name().and_then(|name| name.to_string_lossy().parse::<u64>().ok());
             if number.is_none_or(|number| !kept.contains(&number)) {
-                let _ = std::fs::remove_dir_all(entry.path());
-            }
-        }
-        for entry in numbers(&self.folder) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let number = name
-                .strip_prefix("state-")
-                .and_then(|rest| rest.strip_suffix(".bin"))
-                .and_then(|number| number.parse::<u64>().ok());
-            if number.is_some_and(|number| number != learned.serves) {
-                let _ = std::fs::remove_file(entry.path());
+                let _ = std::fs::remove_dir_all(folder);
             }
         }
     }
@@ -288,6 +409,35 @@ impl LearnedPlace {
         let _ = std::fs::remove_file(&new);
         link(folder, &new).and_then(|()| std::fs::rename(&new, &serving)).map_err(|error| unusable(&serving, error))
     }
+}
+
+/// The sessions of a step, in its file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sessions {
+    format: u32,
+    sessions: Vec<String>,
+}
+
+/// The folders in a folder. None, if it cannot be read.
+fn folders(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir())
+}
+
+/// Brings a folder and everything in it to the disk.
+fn sync(folder: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync(&path)?;
+        } else {
+            std::fs::File::open(&path)?.sync_all()?;
+        }
+    }
+    #[cfg(unix)]
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(())
 }
 
 #[cfg(unix)]

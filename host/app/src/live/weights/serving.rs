@@ -1,0 +1,263 @@
+//! Which version of weights that learn while they serve answers: an earlier one by hand, and none that learned from what was forgotten.
+
+use super::learner::{busy, lease};
+use super::versions::{LearnedPlace, WeightsVersion};
+use crate::{AppError, RequestError, Workspace};
+use clawhost_learn::memory::Scope;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What a model has learned from live sessions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveWeightsVersions {
+    /// The alias of the model.
+    pub model: String,
+    /// Whose adapter it is. `None`: weights that answer everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+    /// The version that answers; 0 is the configured model.
+    pub serves: u64,
+    /// Versions and steps that made none, the newest first.
+    pub versions: Vec<WeightsVersion>,
+}
+
+/// Versions that learned from something that was forgotten.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WithdrawnWeights {
+    /// The alias of the model.
+    pub model: String,
+    /// Whose adapter it is. `None`: weights that answer everybody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
+    /// The versions that no longer answer.
+    pub versions: Vec<u64>,
+    /// The version that answers now; 0 is the configured model.
+    pub serves: u64,
+}
+
+/// What the models of a data folder have learned from live sessions.
+///
+/// # Errors
+/// What was learned cannot be read.
+pub fn live_weights(workspace: &Workspace) -> Result<Vec<LiveWeightsVersions>, AppError> {
+    let mut all = Vec::new();
+    for place in LearnedPlace::all(workspace.folder()) {
+        let Some(learned) = place.known()? else { continue };
+        let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
+        all.push(LiveWeightsVersions { model, scope, serves, versions: learned.versions.into_iter().rev().collect() });
+    }
+    all.sort_by(|one, other| (&one.model, &one.scope).cmp(&(&other.model, &other.scope)));
+    Ok(all)
+}
+
+/// Serves an earlier version of the weights of a model again; 0 is the configured model. `scope`: whose adapter. `confirms`: even if it learned
+/// from something that was forgotten since. A gateway that serves the model follows within seconds.
+///
+/// # Errors
+/// There is no such version on disk, it is withdrawn, or another process trains these weights.
+pub fn serve_live_weights(
+    workspace: &Workspace,
+    (model, scope): (&str, Option<&Scope>),
+    number: u64,
+    confirms: bool,
+) -> Result<(), AppError> {
+    serve(workspace.folder(), (model, scope), number, confirms)
+}
+
+pub(super) fn serve(
+    data: &Path,
+    (model, scope): (&str, Option<&Scope>),
+    number: u64,
+    confirms: bool,
+) -> Result<(), AppError> {
+    let all = LearnedPlace::new(data, model);
+    let place = scope.map_or(all.clone(), |scope| all.of_scope(scope));
+    let nothing = || {
+        let whose = scope.map(|scope| format!(" of {scope}")).unwrap_or_default();
+        let named = clawhost_core::escaped(&format!("{model}{whose}"), clawhost_learn::memory::SCOPE_BYTES);
+        AppError::from(RequestError::Other(format!("the model {named} has learned nothing from live sessions")))
+    };
+    let _lease = lease(data, model)?.ok_or_else(busy)?;
+    let mut learned = place.known()?.ok_or_else(nothing)?;
+    place.serve(&mut learned, number, confirms)
+}
+
+/// Withdraws the weights that learned from some episodes, `RUN/EPISODE`: what they learned answers nobody until it is learned anew without them, or an operator
+/// serves it all the same. Doing it again finds nothing more to do.
+///
+/// # Errors
+/// What was learned cannot be read or written, or another process trains these weights.
+pub fn withdraw_weights(workspace: &Workspace, episodes: &BTreeSet<String>) -> Result<Vec<WithdrawnWeights>, AppError> {
+    let data = workspace.folder();
+    let mut all = Vec::new();
+    for place in LearnedPlace::all(data) {
+        let Some(known) = place.known()? else { continue };
+        let _lease = lease(data, &known.model)?.ok_or_else(busy)?;
+        // It may have learned until now.
+        let Some(mut learned) = place.known()? else { continue };
+        let versions = place.withdraw(&mut learned, episodes)?;
+        if !versions.is_empty() {
+            let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
+            all.push(WithdrawnWeights { model, scope, versions, serves });
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backend::NewVersion;
+    use super::super::versions::{Beginning, Learned};
+    use super::*;
+    use crate::WorkspaceSettings;
+
+    struct Text(&'static str);
+
+    impl NewVersion for Text {
+        fn digest(&self) -> String {
+            self.0.to_owned()
+        }
+        fn write(&self, folder: &Path) -> Result<(), AppError> {
+            std::fs::create_dir_all(folder.join("part")).unwrap();
+            std::fs::write(folder.join("part/text"), self.0).unwrap();
+            Ok(())
+        }
+    }
+
+    fn begun(place: &LearnedPlace, scope: Option<&Scope>) -> Learned {
+        let beginning = Beginning {
+            model: "m".to_owned(),
+            part: "part".to_owned(),
+            base: "/base".to_owned(),
+            digest: "base".to_owned(),
+            learns: "all weights".to_owned(),
+            scope: scope.cloned(),
+        };
+        place.learned(&beginning, 0).unwrap()
+    }
+
+    /// A step over sessions, from the version that serves.
+    fn step(place: &LearnedPlace, learned: &mut Learned, text: &'static str, sessions: &[&str]) {
+        let number = learned.newest() + 1;
+        let sessions: Vec<String> = sessions.iter().map(|session| (*session).to_owned()).collect();
+        place.list(number, &sessions).unwrap();
+        let version = WeightsVersion {
+            number,
+            from: learned.serves,
+            digest: text.to_owned(),
+            at: number,
+            sessions: sessions.len(),
+            metrics: Vec::new(),
+            note: String::new(),
+            is_kept: true,
+            is_withdrawn: false,
+        };
+        place.publish(learned, &Text(text), version).unwrap();
+    }
+
+    fn served(place: &LearnedPlace) -> Option<String> {
+        std::fs::read_to_string(place.serving().join("text")).ok()
+    }
+
+    fn episodes(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_earlier_version_serves_again_and_learning_goes_on_from_it() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        for (text, session) in [("one", "r/1"), ("two", "r/2"), ("three", "r/3"), ("four", "r/4")] {
+            step(&place, &mut learned, text, &[session]);
+        }
+        assert_eq!(served(&place).as_deref(), Some("four"));
+        let serve_again = |number| serve(data.path(), ("m", None), number, false);
+        assert!(serve_again(1).unwrap_err().to_string().contains("no version 1"), "its weights are gone");
+        assert!(serve_again(9).is_err());
+        serve_again(2).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("two"));
+        let mut learned = place.known().unwrap().unwrap();
+        assert_eq!((learned.lag("two"), learned.lag("one"), learned.lag("four")), (Some(0), Some(1), None));
+        step(&place, &mut learned, "five", &["r/5"]);
+        assert_eq!((learned.lag("two"), learned.lag("base"), learned.lag("three")), (Some(1), Some(3), None));
+        serve_again(0).unwrap();
+        assert_eq!(std::fs::read_link(place.serving()).unwrap(), Path::new("/base"));
+        assert!(serve(data.path(), ("other", None), 0, false).is_err());
+    }
+
+    #[test]
+    fn weights_that_learned_from_what_was_forgotten_answer_nobody_until_they_are_confirmed() {
+        let data = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(data.path())).unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        for (text, session) in [("one", "r/1"), ("two", "r/2"), ("three", "r/3")] {
+            step(&place, &mut learned, text, &[session, "r/other"]);
+        }
+        let scope: Scope = "user:shop/ada".parse().unwrap();
+        let own = place.of_scope(&scope);
+        let mut adapter = begun(&own, Some(&scope));
+        step(&own, &mut adapter, "of ada", &["r/2"]);
+        assert_eq!(served(&own).as_deref(), Some("of ada"));
+
+        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/9"])).unwrap(), []);
+        let withdrawn = withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap();
+        let of = |scope: Option<&Scope>, versions: &[u64], serves| WithdrawnWeights {
+            model: "m".to_owned(),
+            scope: scope.cloned(),
+            versions: versions.to_vec(),
+            serves,
+        };
+        assert_eq!(withdrawn, [of(None, &[2, 3], 1), of(Some(&scope), &[1], 0)], "with what was learned from them");
+        assert_eq!((served(&place).as_deref(), served(&own)), (Some("one"), None));
+        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap(), [], "nothing is left to do");
+
+        let refused = serve_live_weights(&workspace, ("m", None), 3, false).unwrap_err();
+        assert!(refused.to_string().contains("forgotten since"), "{refused}");
+        // Learned anew, without them.
+        let mut learned = place.known().unwrap().unwrap();
+        step(&place, &mut learned, "four", &["r/4"]);
+        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap(), []);
+        assert_eq!(served(&place).as_deref(), Some("four"));
+        serve_live_weights(&workspace, ("m", None), 3, true).unwrap();
+        serve_live_weights(&workspace, ("m", Some(&scope)), 1, true).unwrap();
+        assert_eq!((served(&place).as_deref(), served(&own).as_deref()), (Some("three"), Some("of ada")));
+    }
+
+    #[test]
+    fn a_version_that_was_being_written_when_its_process_ended_is_written_anew() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        step(&place, &mut learned, "one", &["r/1"]);
+        // The weights of the next version are there, and it does not count.
+        let half = data.path().join("live-weights/m/versions/2/part");
+        std::fs::create_dir_all(&half).unwrap();
+        std::fs::write(half.join("text"), "tw").unwrap();
+        std::fs::write(half.join("other"), "").unwrap();
+        let mut learned = place.known().unwrap().unwrap();
+        place.repair(&learned).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("one"));
+        step(&place, &mut learned, "two", &["r/2"]);
+        assert_eq!(served(&place).as_deref(), Some("two"));
+        assert!(!half.join("other").exists());
+        // It counts, and the link leads to the version before.
+        std::fs::remove_file(place.serving()).unwrap();
+        place.repair(&place.known().unwrap().unwrap()).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("two"));
+    }
+
+    #[test]
+    fn a_step_whose_sessions_cannot_be_read_may_have_had_any() {
+        let data = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(data.path())).unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        step(&place, &mut learned, "one", &["r/1"]);
+        std::fs::remove_file(data.path().join("live-weights/m/steps/1.json")).unwrap();
+        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/9"])).unwrap().len(), 1);
+        assert_eq!(place.known().unwrap().unwrap().serves, 0);
+    }
+}
