@@ -181,23 +181,35 @@ impl LearnedBook for Known {
 
     async fn weights(&self) -> Result<Option<WeightsView>, String> {
         let step = |number, is_kept| WeightsStepView {
+            scope: None,
             number,
             at: 0,
             sessions: 16,
             metrics: vec![("tokens_per_second".into(), "812.5".into())],
             note: ATTACK.into(),
             is_kept,
+            serves: number == 7,
+            is_withdrawn: number == 5,
         };
+        let own = WeightsStepView { scope: Some(ATTACK.into()), ..step(1, true) };
         Ok(Some(WeightsView {
             model: ATTACK.into(),
             signal: "rewards".into(),
-            serves: 7,
+            serves: Some(7),
             batch: 16,
             waiting: 5,
             trains: true,
             problem: None,
-            steps: vec![step(8, false), step(7, true)],
+            steps: vec![step(8, false), step(7, true), step(6, true), step(5, true), own],
         }))
+    }
+
+    async fn serve_weights(&self, scope: Option<&str>, number: u64) -> Result<(), String> {
+        match (scope, number) {
+            (None, 6) => Ok(()),
+            (Some(ATTACK), 1) => Ok(()),
+            other => Err(format!("another process trains {other:?}")),
+        }
     }
 
     async fn serve_version(&self, number: u64) -> Result<u64, String> {
@@ -272,4 +284,38 @@ async fn training_is_shown_with_weights_the_data_pool_and_what_models_cost() {
     ] {
         assert!(page.contains(text), "no `{text}` in {page}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_earlier_version_of_weights_is_served_after_a_question() {
+    let stub = Stub::start(|_, request: &Received| says(request, "ok", &[]));
+    let bench = Bench::learning(&stub.base_url(), Arc::new(Known(AtomicU64::new(0)))).await;
+    let cookie = log_in(&bench).await;
+    let cookies = [("cookie", cookie.as_str())];
+    let place = |number: u64| format!("/dashboard/training/versions/{number}");
+    let page = get(&bench, "/dashboard/training", &cookies).await.body;
+    assert!(page.contains(&format!("{}\">serve again", place(6))) && page.contains("withdrawn: it learned"), "{page}");
+    assert!(!page.contains(&format!("{}\"", place(7))), "it serves");
+    assert_eq!(get(&bench, &place(6), &[]).await.status, 401);
+    for number in [5, 7, 8, 9] {
+        let asked = get(&bench, &place(number), &cookies).await;
+        assert_eq!(asked.status, 404, "withdrawn, serving, taken back or unknown: {number}");
+    }
+    let question = get(&bench, &place(6), &cookies).await.body;
+    assert!(question.contains("Serve version 6 again?") && question.contains("all sessions"), "{question}");
+    let proof = behind(question.rsplit_once("<form").unwrap().1, "name=\"proof\" value=\"");
+    assert_eq!(send_form(&bench, &place(6), &cookie, "proof=wrong").await.status, 403);
+    assert_eq!(send_form(&bench, &place(6), "", &format!("proof={proof}")).await.status, 401);
+    let sent = send_form(&bench, &place(6), &cookie, &format!("proof={proof}")).await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/dashboard/training"));
+    let busy = send_form(&bench, &place(4), &cookie, &format!("proof={proof}")).await;
+    assert_eq!(busy.status, 409, "{busy:?}");
+    // The adapter of a scope, whose name is what a client says: the link on the page leads to it.
+    let link = behind(&page, &format!("{}?scope=", place(1)));
+    let own = format!("{}?scope={link}", place(1));
+    let question = get(&bench, &own, &cookies).await.body;
+    assert!(question.contains("the sessions of") && !question.contains("<script"), "{question}");
+    let scope: String = ATTACK.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let sent = send_form(&bench, &place(1), &cookie, &format!("proof={proof}&scope={scope}")).await;
+    assert_eq!(sent.status, 303, "{sent:?}");
 }
