@@ -124,7 +124,9 @@ fn adapted_models_share_the_base_in_memory_and_answer_as_merged_ones() {
     let far = |one: &[f32], other: &[f32]| one.iter().zip(other).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
     let of_seed = |seed: u64| {
         let mut trainer = trainer(&config, &AdapterSettings { seed, ..settings() }.attach(&host).unwrap());
-        (0..20).for_each(|_| drop(learn(&mut trainer)));
+        for _ in 0..20 {
+            learn(&mut trainer);
+        }
         let learned = trainer.host().unwrap();
         let adapter = AdapterFolder::of(&learned, "").unwrap();
         (adapter.clone(), base.adapted(&adapter).unwrap(), CpuModel::new(config.clone(), &learned))
