@@ -2,16 +2,19 @@
 
 use crate::client::{Answer, post, request, user};
 use crate::stub::{Received, Stub, says};
-use crate::{ADMIN, Bench};
+use crate::{ADMIN, Bench, served};
+use clawhost_core::Digest;
 use clawhost_gateway::{
-    EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsStepView,
-    WeightsView,
+    ClientKey, ClientKeys, EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward,
+    VersionView, WeightsStepView, WeightsView,
 };
-use clawhost_providers::Dialect;
+use clawhost_providers::{Dialect, Prices};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// What a browser may load and do on the page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// What a client says to break out of the page.
 const ATTACK: &str = "</pre><script>alert(1)</script><img src=x onerror=\"alert('x')\">";
 
@@ -109,18 +112,25 @@ async fn what_clients_and_models_say_is_text_of_the_page() {
     let overview = get(&bench, "/dashboard", &[("cookie", &cookie)]).await;
     let session = get(&bench, &behind(&overview.body, "<th scope=\"row\"><a href=\""), &[("cookie", &cookie)]).await;
     for page in [&overview, &session] {
-        let policy = page.header("content-security-policy");
-        assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!(page.header("content-security-policy"), POLICY);
         assert_eq!((page.header("cache-control"), page.header("x-content-type-options")), ("no-store", "nosniff"));
-        for tag in ["<script", "<img", "<b>s", "<i>", "http://", "https://"] {
+        for tag in ["<script>", "<img", "<b>s", "<i>", "http://", "https://"] {
             assert!(!page.body.contains(tag), "{tag} in {}", page.body);
         }
+        assert_eq!(page.body.matches("<script").count(), 1, "its own file alone: {}", page.body);
         assert!(page.body.contains("&lt;b&gt;s"), "{}", page.body);
         assert!(!page.body.contains(ADMIN) && !page.body.contains(cookie.split('=').nth(1).unwrap()));
     }
     assert_eq!(session.body.matches("&lt;script&gt;alert(1)").count(), 2, "asked and answered: {}", session.body);
     let style = get(&bench, "/dashboard/style.css", &[]).await;
     assert!(style.header("content-type").starts_with("text/css") && !style.body.contains("url("), "{style:?}");
+    let script = get(&bench, "/dashboard/live.js", &[]).await;
+    assert!(script.header("content-type").starts_with("text/javascript"), "{script:?}");
+    assert_eq!(
+        (script.header("content-security-policy"), script.header("x-content-type-options")),
+        (POLICY, "nosniff")
+    );
+    assert!(!script.body.contains("://") && !script.body.contains("innerHTML"), "{}", script.body);
     assert_eq!(get(&bench, "/dashboard/sessions/run-1/ep-1", &[("cookie", &cookie)]).await.status, 404);
 }
 
@@ -229,7 +239,7 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
     let cookie = log_in(&bench).await;
     let cookies = [("cookie", cookie.as_str())];
     let page = get(&bench, path, &cookies).await.body;
-    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    assert!(!page.contains("<script>") && !page.contains("<img"), "{page}");
     for text in [
         "Playbook shop, version 2",
         "55 of 550",
@@ -238,6 +248,7 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
         "held out in one of ten sessions",
         "it harms, effect -0.30",
         "version 2: 0.50",
+        "<polyline",
         "4 sessions wait until they count",
     ] {
         assert!(page.contains(text), "no `{text}` in {page}");
@@ -260,18 +271,18 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn training_is_shown_with_weights_the_data_pool_and_what_models_cost() {
+async fn training_is_shown_with_weights_and_the_data_pool() {
     let stub = Stub::start(|_, request: &Received| says(request, "ok", &[]));
     let bench = Bench::learning(&stub.base_url(), Arc::new(Known(AtomicU64::new(0)))).await;
     let path = "/dashboard/training";
     assert_eq!(get(&bench, path, &[]).await.status, 401);
     let cookie = log_in(&bench).await;
     let empty = get(&bench, path, &[("cookie", &cookie)]).await.body;
-    assert!(empty.contains("Nothing was asked yet.") && empty.contains("It is empty."), "{empty}");
+    assert!(empty.contains("It is empty."), "{empty}");
     let body = serde_json::json!({"model": "m", "messages": [{"role": "user", "content": "hello"}]});
     assert_eq!(post(&bench.address, "/run-1/task-1/v1/chat/completions", &[], &body).await.status, 200);
     let page = get(&bench, path, &[("cookie", &cookie)]).await.body;
-    assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
+    assert!(!page.contains("<script>") && !page.contains("<img"), "{page}");
     for text in [
         "version 7",
         "5 of 16",
@@ -279,8 +290,6 @@ async fn training_is_shown_with_weights_the_data_pool_and_what_models_cost() {
         "tokens_per_second 812.5",
         "<th scope=\"row\">none</th>",
         "<th scope=\"row\">train</th><td class=\"number\">1</td>",
-        "<th scope=\"row\">m</th><td class=\"number\">1</td>",
-        "no prices",
     ] {
         assert!(page.contains(text), "no `{text}` in {page}");
     }
@@ -318,4 +327,103 @@ async fn an_earlier_version_of_weights_is_served_after_a_question() {
     let scope: String = ATTACK.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let sent = send_form(&bench, &place(1), &cookie, &format!("proof={proof}&scope={scope}")).await;
     assert_eq!(sent.status, 303, "{sent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cost_is_shown_by_model_key_and_session() {
+    let stub = Stub::start(|_, request: &Received| says(request, "ok", &[]));
+    let key = ClientKey { tokens_per_day: Some(1_500), ..ClientKey::new("shop", Digest::of(b"ch-shop"), 0) };
+    let keys = ClientKeys::new(vec![key, ClientKey::new("idle", Digest::of(b"ch-idle"), 0)]);
+    let mut model = served(Dialect::OpenAi, &stub.base_url());
+    model.first = model.first.priced(Some(Prices { input: 2.0, output: 10.0 }));
+    let bench = Bench::keyed(vec![model], keys, "127.0.0.1:0").await;
+    let path = "/dashboard/cost";
+    assert_eq!(get(&bench, path, &[]).await.status, 401);
+    let cookie = log_in(&bench).await;
+    let shown = async |path: &str| get(&bench, path, &[("cookie", &cookie)]).await.body;
+    assert!(shown(path).await.contains("Nothing was asked yet."));
+    let body = json!({"model": "m", "messages": [user("hello")]});
+    assert_eq!(post(&bench.address, "/v1/chat/completions", &[("x-api-key", "ch-shop")], &body).await.status, 200);
+    let page = shown(path).await;
+    let cell = |text: &str| format!("<td class=\"number\">{text}</td>");
+    let row = |name: &str, cells: &[&str]| {
+        let cells: String = cells.iter().map(|text| cell(text)).collect();
+        format!("<th scope=\"row\">{name}</th>{cells}")
+    };
+    for row in [
+        row("m", &["1", "10", "2", "0.00004"]),
+        row("shop", &["12", "1,500", "0.00004", "no limit"]),
+        row("idle", &["0", "no limit", "0", "no limit"]),
+    ] {
+        assert!(page.contains(&row), "no `{row}` in {page}");
+    }
+    let session = shown(&behind(&shown("/dashboard").await, "<th scope=\"row\"><a href=\"")).await;
+    for (name, value) in [("tokens read", "10"), ("tokens written", "2"), ("cost (US dollars)", "0.00004")] {
+        assert!(session.contains(&format!("<dt>{name}</dt><dd>{value}</dd>")), "no {name} in {session}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verdicts_are_pending_decided_or_revised() {
+    let (_stub, bench) = bench().await;
+    let cookie = log_in(&bench).await;
+    let shown = async |path: &str| get(&bench, path, &[("cookie", &cookie)]).await.body;
+    let address = behind(&shown("/dashboard").await, "<th scope=\"row\"><a href=\"");
+    let proof = behind(&shown(&address).await, "name=\"proof\" value=\"");
+    let judge = async |thumb: &str| {
+        let form = format!("proof={proof}&turn=0&thumb={thumb}");
+        assert_eq!(send_form(&bench, &format!("{address}/feedback"), &cookie, &form).await.status, 303);
+        shown(&address).await
+    };
+    let pressed = |page: &str, thumb: &str| page.contains(&format!("value=\"{thumb}\" aria-pressed=\"true\""));
+    let open = judge("down").await;
+    assert!(open.contains("<td>pending until the session ends</td>") && open.contains("<td>turn 1</td>"), "{open}");
+    assert!(pressed(&open, "down") && !pressed(&open, "up"), "{open}");
+    let headers = [("x-clawhost-user", "\"><i>ada")];
+    assert_eq!(post(&bench.address, "/s/%3Cb%3Es/end", &headers, &json!({})).await.status, 200);
+    let ended = shown(&address).await;
+    assert!(ended.contains("<td>decided</td>") && ended.contains("<dt>verdicts</dt><dd>decided</dd>"), "{ended}");
+    let judged = judge("up").await;
+    assert!(judged.contains("<td>revised: a later one counts</td>") && judged.contains("<td>decided</td>"), "{judged}");
+    assert!(pressed(&judged, "up") && !pressed(&judged, "down"), "{judged}");
+    let overview = shown("/dashboard").await;
+    assert!(overview.contains("<td class=\"number\">1</td><td>revised 1 time</td>"), "{overview}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_reach_the_page_with_the_cookie_alone_as_long_as_the_login_lasts() {
+    let (_stub, bench) = bench().await;
+    let path = "/dashboard/events";
+    for headers in [vec![], vec![("cookie", "clawhost_admin=0000")], vec![("x-api-key", ADMIN)]] {
+        let refused = get(&bench, path, &headers).await;
+        assert_eq!(refused.status, 401, "{headers:?}");
+        assert!(refused.body.contains("name=\"key\"") && !refused.body.contains("ada"), "{refused:?}");
+    }
+    let cookie = log_in(&bench).await;
+    for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example")] {
+        assert_eq!(get(&bench, path, &[("cookie", &cookie), (name, value)]).await.status, 403, "{name}");
+    }
+    let page = get(&bench, "/dashboard", &[("cookie", &cookie)]).await.body;
+    let (from, proof) = (behind(&page, "data-from=\""), behind(&page, "name=\"proof\" value=\""));
+    let headers = [("cookie", cookie.as_str())];
+    // What happened before the page was made is on it; what happens behind it is told, whenever the stream begins.
+    post(&bench.address, "/s/%3Cb%3Es/end", &[("x-clawhost-user", "\"><i>ada")], &json!({})).await;
+    let mut reader = request("GET", &bench.address, &format!("{path}?from={from}"), &headers, b"");
+    let head = reader.read_until(": clawhost events\n\n");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream") && head.contains(POLICY), "{head}");
+    let text = reader.read_until("event: episode_made\n");
+    let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
+    assert_eq!(kinds, ["session_ended", "episode_made"]);
+    let mut all = request("GET", &bench.address, &format!("{path}?from=x"), &headers, b"");
+    assert!(all.read_until("event: exchange_recorded\n").contains("event: session_opened\n"), "of no known start");
+    let body = json!({"response_id": "unknown", "thumb": "up"});
+    assert_eq!(post(&bench.address, "/v1/feedback", &[], &body).await.status, 404);
+    let body = json!({"session": "<b>s", "thumb": "up"});
+    assert_eq!(post(&bench.address, "/v1/feedback", &[], &body).await.status, 200);
+    reader.read_until("event: feedback_given\n");
+    assert_eq!(send_form(&bench, "/dashboard/logout", &cookie, &format!("proof={proof}")).await.status, 303);
+    let body = json!({"model": "m", "messages": [user("after the end of the login")]});
+    assert_eq!(post(&bench.address, "/v1/chat/completions", &[], &body).await.status, 200);
+    let rest = reader.rest();
+    assert!(!rest.contains("event: "), "the stream has ended: {rest}");
 }

@@ -6,6 +6,22 @@ import { join } from "node:path";
 const [address, key, modules, chromium, pictures] = process.argv.slice(2);
 const { default: puppeteer } = await import(createRequire(join(modules, "x.js")).resolve("puppeteer-core"));
 const home = `http://${address}/dashboard`;
+const policy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/** A request of a client of the gateway. */
+async function send(path, user, body = {}) {
+    const headers = { "content-type": "application/json", "x-clawhost-user": user, "x-clawhost-session": user };
+    const answer = await fetch(`http://${address}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+    return answer.json();
+}
+
+/** Asks the model in a session of a user. The stub does what it is told. */
+const ask = (user, ...said) => {
+    const message = (content, at) => ({ role: at % 2 ? "assistant" : "user", content });
+    return send("/v1/chat/completions", user, { model: "m", messages: said.map(message) });
+};
 
 function check(what, holds, detail = "") {
     if (!holds) {
@@ -29,7 +45,12 @@ try {
     page.on("request", (request) => {
         if (new URL(request.url()).host !== address) elsewhere.push(request.url());
     });
-    page.on("requestfailed", (request) => failed.push(request.url()));
+    // The stream of events ends when a page is left.
+    page.on("requestfailed", (request) => {
+        if (!request.url().includes("/dashboard/events")) failed.push(request.url());
+    });
+    const policies = new Set();
+    page.on("response", (answer) => policies.add(answer.headers()["content-security-policy"] ?? answer.url()));
     const text = () => page.evaluate(() => document.body.innerText);
     const follow = (action) => Promise.all([page.waitForNavigation(), action()]);
     const press = (selector) => follow(() => page.click(selector));
@@ -68,8 +89,10 @@ try {
     await picture("session");
 
     await press("nav a:nth-of-type(3)");
-    check("training shows what models were asked", (await text()).includes("Models since the start"));
+    check("training is shown", (await text()).includes("Data pool"));
     await picture("training");
+    await press("nav a:nth-of-type(4)");
+    check("cost is shown by model", (await text()).includes("Models since the start"));
     await press("nav a:nth-of-type(2)");
     let playbook = await text();
     for (let look = 0; look < 500 && !playbook.includes("sessions still needed"); look += 1) {
@@ -99,10 +122,123 @@ try {
     check("it asks first", (await text()).includes("Serve version 1 again?"));
     await press("main button");
     check("the older version is served", (await text()).includes("rolled back to version 1"));
-    await page.setJavaScriptEnabled(false);
-    await page.goto(`${home}/playbook`);
-    check("it is read without scripts", (await page.content()).includes("rolled back to version 1"));
 
+    // Sessions as they happen.
+    await page.setViewport({ width: 1100, height: 800 });
+    const live = (what) => page.waitForFunction((what) => document.getElementById("live").textContent.includes(what), {}, what);
+    const appears = (what) => page.waitForFunction((what) => document.body.innerText.includes(what), {}, what);
+    const mark = () => page.evaluate(() => (window.isSame = true));
+    const isSame = () => page.evaluate(() => window.isSame === true);
+    const focused = () => page.evaluate(() => document.activeElement.textContent || document.activeElement.value);
+    await page.goto(home);
+    await live("Live");
+    await mark();
+    await page.focus("section[data-key=ended] tbody a");
+    const link = await focused();
+    await ask("dora", "say first");
+    await appears("dora");
+    check("a session that begins appears without a reload", await isSame());
+    check("focus stays where it was", (await focused()) === link, `${link}: ${await focused()}`);
+    await page.focus("section[data-key=open] tbody a");
+    await send("/s/dora/end", "dora");
+    await page.waitForFunction(() => document.querySelector("section[data-key=ended] tbody")?.innerText.includes("dora"));
+    check("a session that ends is among the ended ones, with the focus", (await isSame()) && (await focused()) === "dora", await focused());
+
+    await ask("eve", "say first");
+    await appears("eve");
+    await press("section[data-key=open] tbody a");
+    await live("Live");
+    await mark();
+    await page.type("#turn-0 input[name=correction]", "Say it in");
+    const caret = () => page.evaluate(() => document.activeElement.selectionStart);
+    const answer = await ask("eve", "say first", "first", "say second");
+    await appears("Turn 2");
+    check("a turn appears while somebody writes", (await isSame()) && (await caret()) === 9, `${await caret()}`);
+    await page.keyboard.type(" metres.");
+    check("what is written stays, and goes on", (await focused()) === "Say it in metres.", await focused());
+    await send("/v1/feedback", "eve", { response_id: answer.id, thumb: "down" });
+    await appears("pending until the session ends");
+    await send("/s/eve/end", "eve");
+    await appears("decided");
+    check("a verdict that is pending is decided without a reload", await isSame());
+    const kept = await page.$eval("#turn-0 input[name=correction]", (field) => field.value);
+    check("unsent text outlives the end of its session", kept === "Say it in metres.", kept);
+    await press("#turn-0 form[data-key=correction] button");
+    check("it is sent as it was written", (await text()).includes("Say it in metres."));
+
+    await page.goto(`${home}/playbook`);
+    await live("Live");
+    await page.click("section[data-key=versions] details summary");
+    await mark();
+    const from = await page.$eval("#main", (main) => main.dataset.from);
+    await ask("fay", "say first");
+    await page.waitForFunction((from) => document.getElementById("main").dataset.from !== from, {}, from);
+    check("details stay open", (await isSame()) && (await page.$eval("section[data-key=versions] details", (details) => details.open)));
+
+    // A reader may pause, and a page that nobody sees asks for nothing.
+    const closed = () =>
+        new Promise((done) => {
+            const see = (request) => {
+                if (!request.url().includes("/dashboard/events")) return;
+                page.off("requestfailed", see);
+                page.off("requestfinished", see);
+                done();
+            };
+            page.on("requestfailed", see);
+            page.on("requestfinished", see);
+        });
+    await page.goto(home);
+    await live("Live");
+    await Promise.all([closed(), page.click("#pause")]);
+    await live("Paused");
+    check("a page that is paused has no stream", (await page.$eval("#pause", (button) => button.textContent)) === "Continue");
+    await ask("gil", "say first");
+    await page.click("#pause");
+    await appears("gil");
+    check("it catches up with what it missed", true);
+    await live("Live");
+    const hide = (hidden) =>
+        page.evaluate((hidden) => {
+            Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }, hidden);
+    await Promise.all([closed(), hide(true)]);
+    await ask("hal", "say first");
+    await hide(false);
+    await appears("hal");
+    check("a page that nobody sees has no stream, and is fresh when it is seen again", true);
+
+    await live("Live");
+    await page.setOfflineMode(true);
+    await page.evaluate(() => window.dispatchEvent(new Event("online")));
+    await live("Not connected. The page is of");
+    check("a lost connection is said, and the page stays", (await text()).includes("hal"));
+    said.length = failed.length = 0; // The browser reports each try.
+    await page.setOfflineMode(false);
+    await live("Live");
+    check("it is live again by itself", true);
+    said.length = failed.length = 0;
+
+    const other = await browser.newPage();
+    await other.goto(home);
+    await Promise.all([other.waitForNavigation(), other.click("header form button")]);
+    await other.close();
+    await page.evaluate(() => window.dispatchEvent(new Event("online")));
+    await live("You are logged out");
+    check("the end of a login is said, and what was there stays", (await text()).includes("hal"));
+    said.length = failed.length = 0; // The browser reports the status 401.
+
+    await page.setJavaScriptEnabled(false);
+    await page.goto(`${home}/login`);
+    await page.type("input[name=key]", key);
+    await press("main button");
+    const bare = await page.content();
+    check("without scripts the list is complete", bare.includes("dora") && bare.includes("Load again"), bare);
+    check("and nothing pretends to be live", (await page.$eval("#live", (line) => line.textContent)) === "" && !(await page.$("#pause:not([hidden])")));
+    await page.goto(`${home}/playbook`);
+    check("without scripts the playbook is complete", (await page.content()).includes("rolled back to version 1"));
+
+    check("every answer has the policy", policies.size === 1 && policies.has(policy), [...policies].join("; "));
     check("the console is empty", said.length === 0, said.join("; "));
     check("nothing is loaded from elsewhere", elsewhere.length === 0, elsewhere.join(" "));
     check("everything is loaded", failed.length === 0, failed.join(" "));

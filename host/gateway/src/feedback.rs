@@ -3,6 +3,7 @@
 
 use crate::guiding::{MemoryParty, NewMemory, NotRemembered};
 use crate::http::{Inner, Refusal, answered, body_of, json, user_in, wants_no_train};
+use crate::observe::{GatewayEvent, SessionEvent};
 use crate::pool::{caught_up, parse, read};
 use axum::Router;
 use axum::body::Body;
@@ -121,7 +122,7 @@ async fn give(State(gateway): State<Arc<Inner>>, request: Request) -> Response<B
         let (feedback, key) = (given.feedback(redact)?, given.key(&headers)?);
         let place = find(&gateway, &giver, &given, &headers).await?;
         let judged = session_at(&gateway, &place).await?;
-        let added = add(&gateway, &place, feedback.at_turn(place.turn), key).await?;
+        let added = add(&gateway, (&place, &judged), feedback.at_turn(place.turn), key).await?;
         let correction = given.correction.as_deref().map(str::trim).filter(|text| !text.is_empty());
         let remembered = match correction {
             None => Value::Null,
@@ -155,7 +156,7 @@ pub(crate) async fn of_admin(
     let given = Given { thumb: thumb.map(Value::from), correction: correction.map(str::to_owned), ..Given::default() };
     let feedback = given.feedback(redact)?.at_turn(place.turn);
     let judged = session_at(gateway, place).await?;
-    add(gateway, place, feedback, None).await?;
+    add(gateway, (place, &judged), feedback, None).await?;
     if let Some(text) = correction.filter(|text| redact(text) == **text) {
         remember(gateway, &Giver::Admin, place, &judged, text.to_owned(), &HeaderMap::new()).await;
     }
@@ -257,10 +258,18 @@ fn key_reused() -> Refusal {
     Refusal::new(ErrorKind::Conflict, "key: it belongs to other feedback")
 }
 
+/// Tells the readers of events that feedback was taken.
+fn tell(gateway: &Inner, place: &AnswerPlace, judged: &JudgedSession, at: u64) {
+    let LiveSession { session, agent, alias, .. } = judged.session.clone();
+    let (run, episode) = (place.run.clone(), place.episode.clone());
+    let event = GatewayEvent::FeedbackGiven(SessionEvent { session, agent, alias, run, episode });
+    gateway.recorder.events.push(at, Some(&place.owner), event);
+}
+
 /// Adds feedback to the episode, or keeps it until the session ends. Returns what the answer says of it.
 async fn add(
     gateway: &Inner,
-    place: &AnswerPlace,
+    (place, of): (&AnswerPlace, &JudgedSession),
     feedback: Feedback,
     key: Option<String>,
 ) -> Result<serde_json::Map<String, Value>, Refusal> {
@@ -280,7 +289,10 @@ async fn add(
         Ok(shown.as_object().cloned().unwrap_or_default())
     };
     match kept {
-        FeedbackKept::Waits => return state("waits", None, None),
+        FeedbackKept::Waits => {
+            tell(gateway, place, of, at);
+            return state("waits", None, None);
+        }
         FeedbackKept::Repeated => return state("unchanged", None, None),
         FeedbackKept::KeyReused => return Err(key_reused()),
         FeedbackKept::TooMuch => {
@@ -291,7 +303,10 @@ async fn add(
     let judged = Judged { run, episode, record, at, key };
     let admissions = gateway.store.episodes.judge(vec![judged]).await.map_err(|error| failed(&error))?;
     match admissions.into_iter().next() {
-        Some(Admission::Added { revision, reward }) => state("added", Some(revision), reward),
+        Some(Admission::Added { revision, reward }) => {
+            tell(gateway, place, of, at);
+            state("added", Some(revision), reward)
+        }
         Some(Admission::Unchanged { revision, reward }) => state("unchanged", Some(revision), reward),
         Some(Admission::Refused(NotAdmitted::KeyReused { .. })) => Err(key_reused()),
         Some(Admission::Refused(why)) => Err(Refusal::new(ErrorKind::Conflict, why.to_string())),

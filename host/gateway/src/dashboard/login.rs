@@ -28,11 +28,13 @@ pub(crate) struct Logins(Mutex<HashMap<Digest, u64>>);
 pub(crate) struct Visitor {
     /// What forms of the page carry: another site cannot know it.
     pub(crate) proof: String,
+    /// The id of the first event that may have changed what the page is about to show.
+    pub(crate) from: String,
 }
 
 impl Visitor {
     fn of(token: &str) -> Self {
-        Self { proof: Digest::of(format!("form {token}").as_bytes()).hex() }
+        Self { proof: Digest::of(format!("form {token}").as_bytes()).hex(), from: String::new() }
     }
 
     /// Checks that a form is one of the page.

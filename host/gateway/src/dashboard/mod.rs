@@ -1,8 +1,11 @@
-//! The page of the gateway, for its admin: sessions as they are, what they got and what was said of them. It is rendered here, has no script
-//! and nothing from elsewhere, and every text of a client or a model is escaped by the templates.
+//! The page of the gateway, for its admin: sessions as they are, what they got and what was said of them. It is rendered here, is complete without
+//! scripts, and has nothing from elsewhere. Every text of a client or a model is escaped by the templates. `live.js` alone runs in a browser, and
+//! changes a page when the gateway's events say that something happened.
 //!
-//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown of sessions, [`playbook`] and [`training`] of what is learned, [`template`] renders it.
+//! [`login`] keeps who has shown the admin's key, [`pages`] reads what is shown of sessions, [`playbook`] and [`training`] of what is learned, [`cost`] what was
+//! used, [`template`] renders it.
 
+mod cost;
 mod login;
 mod pages;
 mod playbook;
@@ -13,6 +16,7 @@ pub(crate) use login::Logins;
 
 use crate::feedback;
 use crate::http::{Inner, Refusal, body_of_form};
+use crate::observe::{next_id, stream_to_page};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
@@ -27,32 +31,45 @@ type Shared = State<Arc<Inner>>;
 
 /// Where the page is.
 const HOME: &str = "/dashboard";
-/// What a browser may load and do: the page's own style, and forms that lead back here. Neither scripts nor frames.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// What a browser may load and do: style and script of the page's own files, requests and forms that lead back here. No script in a page, and no frames.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; \
+                      frame-ancestors 'none'; base-uri 'none'";
 const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("live.js");
 
 /// The routes.
 pub(crate) fn routes() -> Router<Arc<Inner>> {
     Router::new()
         .route(HOME, get(overview))
         .route("/dashboard/style.css", get(style))
+        .route("/dashboard/live.js", get(script))
         .route("/dashboard/login", get(form).post(log_in))
         .route("/dashboard/logout", post(log_out))
         .route("/dashboard/training", get(training::show))
         .route("/dashboard/training/versions/{number}", get(training::ask).post(training::serve))
+        .route("/dashboard/cost", get(cost::show))
         .route("/dashboard/playbook", get(playbook::show))
         .route("/dashboard/playbook/versions/{number}", get(playbook::ask).post(playbook::serve))
         .route("/dashboard/sessions/{run}/{episode}", get(session))
         .route("/dashboard/sessions/{run}/{episode}/feedback", post(judge))
 }
 
+/// The route of events, which is not observed: an open page is no request under way.
+pub(crate) fn event_routes() -> Router<Arc<Inner>> {
+    Router::new().route("/dashboard/events", get(events))
+}
+
 /// A page with the headers that every one has.
 fn page(status: StatusCode, html: String) -> Response<Body> {
     let mut answer = Response::new(Body::from(html));
     *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    guarded(answer)
+}
+
+/// An answer with the headers that protect the page.
+fn guarded(mut answer: Response<Body>) -> Response<Body> {
     let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Without any referrer, browsers send forms with `Origin: null`, which the guard refuses.
@@ -91,14 +108,39 @@ async fn for_admin(
     }
     match gateway.logins.visitor(headers, gateway.now_ms()) {
         None => page(StatusCode::UNAUTHORIZED, template::login(None)),
-        Some(visitor) => answer(visitor).await.unwrap_or_else(|refusal| refused(&refusal)),
+        Some(visitor) => {
+            // Taken before anything is read: what happens meanwhile changes the page again.
+            let visitor = Visitor { from: next_id(gateway), ..visitor };
+            answer(visitor).await.unwrap_or_else(|refusal| refused(&refusal))
+        }
     }
 }
 
+/// A file of the page, which has nothing to hide.
+fn file(content: &'static str, kind: &'static str) -> Response<Body> {
+    let mut answer = Response::new(Body::from(content));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    guarded(answer)
+}
+
 async fn style() -> Response<Body> {
-    let mut answer = page(StatusCode::OK, STYLE.to_owned());
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
-    answer
+    file(STYLE, "text/css; charset=utf-8")
+}
+
+async fn script() -> Response<Body> {
+    file(SCRIPT, "text/javascript; charset=utf-8")
+}
+
+/// The events of the gateway, for the script.
+async fn events(
+    State(gateway): Shared,
+    Query(query): Query<HashMap<String, String>>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    for_admin(&gateway, &headers, async |_: Visitor| {
+        stream_to_page(&gateway, headers.clone(), query.get("from").map(String::as_str)).map(guarded)
+    })
+    .await
 }
 
 async fn form(State(gateway): Shared, headers: HeaderMap) -> Response<Body> {

@@ -1,11 +1,12 @@
 //! What the page shows.
 
 use crate::http::{Inner, Refusal};
+use crate::keys::dollars;
 use crate::pool::read;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    AnswerPlace, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message, RewardRecord,
-    RunId, StoreError, StoreReader, ToolCall, Verdict, Withheld,
+    AnswerPlace, Attributes, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message,
+    RewardRecord, RewardSource, RunId, StoreError, StoreReader, ToolCall, Usage, Verdict, Withheld, counted,
 };
 use clawhost_wire::ErrorKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -24,16 +25,30 @@ pub(super) struct Count {
     pub(super) value: u64,
 }
 
-/// A session in a list.
+/// A session in progress.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct SessionRow {
+pub(super) struct OpenRow {
     pub(super) address: String,
     pub(super) session: String,
     pub(super) agent: String,
     pub(super) user: Option<String>,
     pub(super) turns: u64,
-    pub(super) at: String,
-    pub(super) state: String,
+    /// Unix time of the last answer in milliseconds.
+    pub(super) at: u64,
+}
+
+/// A session that has ended.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct EndedRow {
+    pub(super) address: String,
+    pub(super) session: String,
+    pub(super) agent: String,
+    pub(super) turns: u64,
+    /// Unix time in milliseconds.
+    pub(super) at: u64,
+    pub(super) ending: String,
+    /// Where its verdicts are: pending, decided, revised.
+    pub(super) verdicts: String,
     pub(super) reward: Option<String>,
 }
 
@@ -42,8 +57,8 @@ pub(super) struct SessionRow {
 pub(super) struct Overview {
     pub(super) counts: Vec<Count>,
     pub(super) models: Vec<String>,
-    pub(super) open: Vec<SessionRow>,
-    pub(super) ended: Vec<SessionRow>,
+    pub(super) open: Vec<OpenRow>,
+    pub(super) ended: Vec<EndedRow>,
     /// Ended sessions, on all pages.
     pub(super) all_ended: u64,
     pub(super) listed: u64,
@@ -65,6 +80,8 @@ pub(super) struct Said {
 pub(super) struct TurnShown {
     pub(super) number: u32,
     pub(super) said: Vec<Said>,
+    /// The thumb that was given last: `up` or `down`.
+    pub(super) thumb: Option<&'static str>,
 }
 
 /// A verdict.
@@ -75,7 +92,7 @@ pub(super) struct VerdictShown {
     pub(super) about: String,
     pub(super) result: String,
     pub(super) why: String,
-    /// Whether it counts.
+    /// Whether it is pending, decided or revised.
     pub(super) state: &'static str,
 }
 
@@ -83,9 +100,20 @@ pub(super) struct VerdictShown {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SessionShown {
     pub(super) address: String,
-    pub(super) row: SessionRow,
-    pub(super) model: String,
+    pub(super) episode: String,
+    pub(super) session: String,
+    pub(super) agent: String,
+    pub(super) user: Option<String>,
     pub(super) project: Option<String>,
+    pub(super) model: String,
+    pub(super) state: String,
+    pub(super) reward: Option<String>,
+    /// Where its verdicts are. `None`: it is in progress.
+    pub(super) state_of_verdicts: Option<String>,
+    pub(super) input_tokens: u64,
+    pub(super) output_tokens: u64,
+    /// In US dollars. `None`: no model of it has prices.
+    pub(super) cost: Option<String>,
     pub(super) withheld: Option<&'static str>,
     pub(super) guidance: Option<String>,
     pub(super) guided_by: Vec<String>,
@@ -99,13 +127,15 @@ pub(super) fn escaped(part: &str) -> String {
     utf8_percent_encode(part, NON_ALPHANUMERIC).to_string()
 }
 
-fn address(run: &str, episode: &str) -> String {
+/// The page of a session.
+pub(super) fn address(run: &str, episode: &str) -> String {
     format!("/dashboard/sessions/{}/{}", escaped(run), escaped(episode))
 }
 
-/// A Unix time in milliseconds for people.
+/// A Unix time in milliseconds for people, in UTC.
 pub(super) fn time(at_ms: u64) -> String {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(at_ms)).to_string()
+    let text = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(at_ms)).to_string();
+    text.trim_end_matches('Z').replace('T', " ")
 }
 
 /// The first page.
@@ -129,27 +159,36 @@ pub(super) async fn overview(gateway: &Inner, page: u64) -> Result<Overview, Ref
     Ok(Overview { counts, models: gateway.models.aliases(), open, ended, all_ended, listed: LISTED, page, pages })
 }
 
-fn open(reader: &dyn StoreReader) -> Result<Vec<SessionRow>, StoreError> {
+fn open(reader: &dyn StoreReader) -> Result<Vec<OpenRow>, StoreError> {
     let mut open = reader.open_episodes(None)?;
     open.sort_by_key(|progress| std::cmp::Reverse(progress.last_at));
     let row = |progress: EpisodeProgress| {
         let episode = progress.episode;
-        SessionRow {
+        OpenRow {
             address: address(&episode.run.0, &episode.id.0),
             session: episode.session.session,
             agent: episode.session.agent,
             user: episode.session.user,
             turns: progress.turns,
-            at: time(progress.last_at),
-            state: "open".to_owned(),
-            reward: None,
+            at: progress.last_at,
         }
     };
     Ok(open.into_iter().take(LISTED as usize).map(row).collect())
 }
 
+/// Where verdicts are. Those of a live episode come after it was recorded: the first one decides, each later one revises.
+fn state_of_verdicts(state: EpisodeState, revision: u32, is_scored: bool) -> String {
+    match (state, revision) {
+        (EpisodeState::Pending { until }, _) => format!("pending until {}", time(until)),
+        (_, 0) if !is_scored => "none yet".to_owned(),
+        (_, _) if !is_scored => "without a score".to_owned(),
+        (_, 0 | 1) => "decided".to_owned(),
+        (_, revision) => format!("revised {}", counted(u64::from(revision) - 1, "time")),
+    }
+}
+
 /// The ended sessions of a page, and the number of all.
-fn ended(reader: &dyn StoreReader, page: u64, now: u64) -> Result<(Vec<SessionRow>, u64), StoreError> {
+fn ended(reader: &dyn StoreReader, page: u64, now: u64) -> Result<(Vec<EndedRow>, u64), StoreError> {
     let filter = EpisodeFilter {
         is_live: true,
         order: EpisodeOrder::NewestFirst,
@@ -158,22 +197,15 @@ fn ended(reader: &dyn StoreReader, page: u64, now: u64) -> Result<(Vec<SessionRo
         ..EpisodeFilter::default()
     };
     let rows = reader.list_episodes(&filter)?.rows.into_iter();
-    let shown = rows.map(|row| {
-        let state = match row.state(now) {
-            EpisodeState::Pending { until } => format!("pending until {}", time(until)),
-            _ if row.revision > 0 => format!("decided, revision {}", row.revision),
-            _ => row.ending.clone(),
-        };
-        SessionRow {
-            address: address(&row.run, &row.id),
-            session: row.task,
-            agent: row.environment,
-            user: None,
-            turns: row.turns,
-            at: time(row.created_at),
-            state,
-            reward: row.reward.map(number),
-        }
+    let shown = rows.map(|row| EndedRow {
+        address: address(&row.run, &row.id),
+        verdicts: state_of_verdicts(row.state(now), row.revision, row.reward.is_some()),
+        session: row.task,
+        agent: row.environment,
+        turns: row.turns,
+        at: row.created_at,
+        ending: row.ending,
+        reward: row.reward.map(number),
     });
     Ok((shown.collect(), reader.count_episodes(&filter)?))
 }
@@ -199,21 +231,32 @@ fn in_progress(
     Ok(assemble(&exchanges, limit, at).ok())
 }
 
-/// An episode, and whether it is in progress.
-async fn episode_of(gateway: &Inner, run: String, id: String) -> Result<(Episode, bool), Refusal> {
+/// An episode.
+struct Found {
+    episode: Episode,
+    is_open: bool,
+    /// Feedback that is added when it ends.
+    waiting: Vec<RewardRecord>,
+}
+
+fn find(reader: &dyn StoreReader, run: &RunId, id: &EpisodeId, limit: usize) -> Result<Option<Found>, StoreError> {
+    let waiting = reader.waiting_feedback(run, id)?.into_iter().map(|feedback| feedback.record).collect();
+    if let Some(episode) = in_progress(reader, run, id, limit)? {
+        return Ok(Some(Found { episode, is_open: true, waiting }));
+    }
+    let ended = reader.episode(&format!("{run}/{id}"))?;
+    Ok(ended.map(|episode| Found { episode, is_open: false, waiting }))
+}
+
+/// An episode, in progress or ended.
+async fn episode_of(gateway: &Inner, run: String, id: String) -> Result<Found, Refusal> {
     let _ = gateway.recorder.caught_up().await;
     let limit = gateway.config.limits.episode_bytes;
-    let found = read(gateway, move |reader| {
-        let (run, id) = (RunId(run), EpisodeId(id));
-        if let Some(open) = in_progress(reader, &run, &id, limit)? {
-            return Ok(Some((open, true)));
-        }
-        Ok(reader.episode(&format!("{run}/{id}"))?.map(|episode| (episode, false)))
-    });
+    let found = read(gateway, move |reader| find(reader, &RunId(run), &EpisodeId(id), limit));
     let missing = || Refusal::new(ErrorKind::NotFound, "There is no such session here; it may have been removed.");
-    let (episode, is_open) = found.await?.ok_or_else(missing)?;
+    let found = found.await?.ok_or_else(missing)?;
     // Simulated episodes have their own commands.
-    if episode.origin.session().is_none() { Err(missing()) } else { Ok((episode, is_open)) }
+    if found.episode.origin.session().is_none() { Err(missing()) } else { Ok(found) }
 }
 
 /// The place of a turn, for feedback.
@@ -223,7 +266,7 @@ pub(super) async fn place(
     episode: String,
     turn: Option<u32>,
 ) -> Result<AnswerPlace, Refusal> {
-    let (found, _) = episode_of(gateway, run.clone(), episode).await?;
+    let Found { episode: found, .. } = episode_of(gateway, run.clone(), episode).await?;
     let of_run = RunId(run);
     let row = read(gateway, move |reader| reader.run(&of_run)).await?;
     let owner = row.map(|row| row.live_owner().to_owned());
@@ -244,41 +287,66 @@ fn said(who: &'static str, message: &Message) -> Said {
     Said { who, text: shown(&message.plain_text()), calls: message.tool_calls.iter().map(call).collect() }
 }
 
-fn turns(episode: &Episode) -> Vec<TurnShown> {
+/// The thumb that a person gave a turn last.
+fn thumb(records: &[&RewardRecord], turn: u32) -> Option<&'static str> {
+    let turn = turn.to_string();
+    let is_about = |options: &Attributes| options.iter().any(|(name, value)| name == "turn" && *value == turn);
+    records.iter().rev().find_map(|record| match &record.verdict {
+        Verdict::Scored(card) if record.source == RewardSource::User && is_about(&record.options) => {
+            Some(if card.value < 0.0 { "down" } else { "up" })
+        }
+        _ => None,
+    })
+}
+
+fn turns(episode: &Episode, waiting: &[RewardRecord]) -> Vec<TurnShown> {
+    let records: Vec<&RewardRecord> = episode.verdicts.iter().chain(waiting).collect();
     let mut all = Vec::with_capacity(episode.turns.len());
     for (number, turn) in (0_u32..).zip(&episode.turns) {
         let before = turn.observation.iter().map(|message| said("user", message));
         let answer = std::iter::once(said("model", &turn.action));
         let results = turn.tool_results.iter().map(|message| said("tool", message));
-        all.push(TurnShown { number, said: before.chain(answer).chain(results).collect() });
+        let said = before.chain(answer).chain(results).collect();
+        all.push(TurnShown { number, said, thumb: thumb(&records, number) });
     }
     all
 }
 
-/// The verdicts: of one question the last one counts, and those before it are its history.
-fn verdicts(records: &[RewardRecord]) -> Vec<VerdictShown> {
-    let row = |(at, record): (usize, &RewardRecord)| {
-        let is_replaced = records.iter().skip(at + 1).any(|later| later.question() == record.question());
+/// What a verdict is about. Turns are counted from 1 on the page.
+fn about(options: &Attributes) -> String {
+    let part = |(name, value): &(String, String)| match (name.as_str(), value.parse::<u64>()) {
+        ("turn", Ok(turn)) => format!("turn {}", turn.saturating_add(1)),
+        ("kind", _) => value.clone(),
+        _ => format!("{name} {value}"),
+    };
+    options.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// The verdicts: of one question the last one counts, and those before it are its history. Those that wait come last.
+fn verdicts(records: &[RewardRecord], waiting: &[RewardRecord]) -> Vec<VerdictShown> {
+    let all: Vec<&RewardRecord> = records.iter().chain(waiting).collect();
+    let row = |(at, record): (usize, &&RewardRecord)| {
+        let is_replaced = all.iter().skip(at + 1).any(|later| later.question() == record.question());
         let (result, why) = match &record.verdict {
             Verdict::Scored(card) => (number(card.value), card.rationale.clone()),
             Verdict::NotApplicable(why) => ("no reward".to_owned(), why.clone()),
             Verdict::Failed(failure) => ("failed".to_owned(), failure.to_string()),
         };
-        let about: Vec<String> = record.options.iter().map(|(name, value)| format!("{name} {value}")).collect();
         VerdictShown {
             reward: record.reward.name.clone(),
             source: record.source.name(),
-            about: about.join(", "),
+            about: about(&record.options),
             result,
             why: shown(&why),
-            state: match (is_replaced, record.post_hoc) {
-                (true, _) => "replaced",
-                (false, true) => "beside the reward",
-                (false, false) => "counts",
+            state: match (is_replaced, at >= records.len(), record.post_hoc) {
+                (true, ..) => "revised: a later one counts",
+                (false, true, _) => "pending until the session ends",
+                (false, false, true) => "beside the reward",
+                (false, false, false) => "decided",
             },
         }
     };
-    records.iter().enumerate().map(row).collect()
+    all.iter().enumerate().map(row).collect()
 }
 
 fn why_withheld(withheld: Withheld) -> &'static str {
@@ -296,29 +364,32 @@ fn why_withheld(withheld: Withheld) -> &'static str {
 /// # Errors
 /// There is no such session.
 pub(super) async fn session(gateway: &Inner, run: String, id: String) -> Result<SessionShown, Refusal> {
-    let (episode, is_open) = episode_of(gateway, run, id).await?;
+    let Found { episode, is_open, waiting } = episode_of(gateway, run, id).await?;
     let session = episode.origin.session();
     let playbook = episode.policy.playbook.as_ref();
-    let row = SessionRow {
+    let is_scored = episode.reward.is_some();
+    let judged = || state_of_verdicts(episode.state(gateway.now_ms()), episode.revision(), is_scored);
+    let mut usage = Usage::default();
+    episode.turns.iter().for_each(|turn| usage += turn.usage);
+    Ok(SessionShown {
         address: address(&episode.run.0, &episode.id.0),
+        episode: episode.id.0.clone(),
         session: session.map(|session| session.session.clone()).unwrap_or_default(),
         agent: session.map(|session| session.agent.clone()).unwrap_or_default(),
         user: session.and_then(|session| session.user.clone()),
-        turns: episode.turns.len() as u64,
-        at: time(episode.created_at),
-        state: if is_open { "open".to_owned() } else { episode.ending.label() },
-        reward: episode.reward.map(number),
-    };
-    Ok(SessionShown {
-        address: row.address.clone(),
-        model: episode.policy.model.model.clone(),
         project: session.and_then(|session| session.project.clone()),
+        model: episode.policy.model.model.clone(),
+        state: if is_open { "in progress".to_owned() } else { episode.ending.label() },
+        reward: episode.reward.map(number),
+        state_of_verdicts: (!is_open).then(judged),
+        input_tokens: usage.prompt_tokens,
+        output_tokens: usage.completion_tokens,
+        cost: (usage.cost_micros > 0).then(|| dollars(usage.cost_micros)),
         withheld: episode.origin.withheld().map(why_withheld),
         guidance: playbook.map(|playbook| playbook.text.clone()),
         guided_by: playbook.map(|playbook| playbook.shown.clone()).unwrap_or_default(),
-        turns: turns(&episode),
-        verdicts: verdicts(&episode.verdicts),
+        turns: turns(&episode, &waiting),
+        verdicts: verdicts(&episode.verdicts, &waiting),
         log: episode.log.clone(),
-        row,
     })
 }

@@ -37,6 +37,13 @@ pub(crate) enum Sees {
     Of(String),
 }
 
+/// What a key has used on a day (UTC).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyUse {
+    pub(crate) key: ClientKey,
+    pub(crate) usage: Usage,
+}
+
 /// What a key has used.
 #[derive(Debug, Default)]
 struct Used {
@@ -195,6 +202,15 @@ impl Access {
             used.requests -= 1.0;
         }
         Ok(())
+    }
+
+    /// What every key has used today.
+    pub(crate) fn used_today(&self) -> Vec<KeyUse> {
+        let day = self.clock.now_ms() / DAY_MS;
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = |key: &ClientKey| used.get(&key.name).filter(|used| used.day == day).map(|used| used.usage);
+        keys.iter().map(|key| KeyUse { usage: usage(key).unwrap_or_default(), key: key.clone() }).collect()
     }
 
     /// Counts what a key's request used at a Unix time in milliseconds.

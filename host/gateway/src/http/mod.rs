@@ -21,7 +21,7 @@ mod shape;
 mod tokens;
 mod translate;
 
-pub(crate) use access::{Client, Sees};
+pub(crate) use access::{Client, KeyUse, Sees};
 pub(crate) use answer::{Refusal, json, set};
 pub(crate) use attempts::is_passing;
 pub(crate) use exchange::{complete, utf8};

@@ -69,6 +69,7 @@ pub(crate) fn router(gateway: Arc<Inner>) -> Router {
         .method_not_allowed_fallback(nothing)
         .layer(from_fn_with_state(gateway.clone(), observed))
         .merge(monitoring())
+        .merge(dashboard::event_routes())
         .with_state(gateway)
 }
 

@@ -1,5 +1,5 @@
-//! `/v1/events`: the events of a gateway as an event stream (SSE). A reader costs a task and holds nothing up: it reads from the ring at
-//! its own pace, and is sent away if it falls behind the ring or does not read.
+//! The events of a gateway as an event stream (SSE): at `/v1/events` for those who have a key, and for the page of the gateway. A reader costs a
+//! task and holds nothing up: it reads from the ring at its own pace, and is sent away if it falls behind the ring or does not read.
 
 use super::events::{Following, GatewayEvent, Kept, Latest};
 use crate::http::{Inner, Refusal, Sees, stream_head};
@@ -35,40 +35,86 @@ struct Data<'a> {
     event: &'a GatewayEvent,
 }
 
+/// How a reader shows who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// By a key.
+    Key,
+    /// By the cookie of the page, which the admin has.
+    Login,
+}
+
+impl Pass {
+    /// Whose events a reader may see now.
+    fn sees(self, gateway: &Inner, headers: &HeaderMap) -> Result<Sees, Refusal> {
+        match self {
+            Self::Key => gateway.access.sees(headers),
+            Self::Login => {
+                let ended = || Refusal::new(ErrorKind::Unauthenticated, "the login has ended");
+                gateway.logins.visitor(headers, gateway.now_ms()).map(|_| Sees::All).ok_or_else(ended)
+            }
+        }
+    }
+}
+
 /// One reader.
 struct Reader {
     gateway: Arc<Inner>,
-    /// Its headers: whether its key is still known is checked before each write.
+    pass: Pass,
+    /// Its headers: whether its key or its login is still known is checked before each write.
     headers: HeaderMap,
     /// Number of its next event.
     next: u64,
     sender: mpsc::Sender<Bytes>,
 }
 
-/// The number behind the last event that a client has. One of another start of the gateway does not count.
-fn continues(last: &str, start: &str) -> Option<u64> {
-    let number = last.trim().strip_prefix(start)?.strip_prefix('-')?;
-    number.parse::<u64>().ok()?.checked_add(1)
+/// The id of the event with this number.
+fn id(start: &str, number: u64) -> String {
+    format!("{start}-{number}")
 }
 
-/// Streams events from now on, or from the last event that the client names.
+/// The number of an event by its id. One of another start of the gateway does not count.
+fn number(id: &str, start: &str) -> Option<u64> {
+    id.trim().strip_prefix(start)?.strip_prefix('-')?.parse().ok()
+}
+
+/// The id of the next event.
+pub(crate) fn next_id(gateway: &Inner) -> String {
+    id(&gateway.start_name(), gateway.recorder.events.next())
+}
+
+/// Streams events from now on, or behind the last event that the client names.
 pub(crate) fn stream(gateway: &Arc<Inner>, headers: HeaderMap) -> Result<Response<Body>, Refusal> {
+    let last = headers.get(LAST_EVENT).and_then(|value| value.to_str().ok());
+    let next = match last {
+        None => gateway.recorder.events.next(),
+        // An unknown id is one of an earlier start: everything of this one is new.
+        Some(last) => number(last, &gateway.start_name()).and_then(|number| number.checked_add(1)).unwrap_or(0),
+    };
+    open(gateway, headers, Pass::Key, next)
+}
+
+/// Streams events to the page of the gateway, from the one with this id on. An id that is none, or one of an earlier start, stands for all.
+pub(crate) fn stream_to_page(
+    gateway: &Arc<Inner>,
+    headers: HeaderMap,
+    from: Option<&str>,
+) -> Result<Response<Body>, Refusal> {
+    let next = from.and_then(|from| number(from, &gateway.start_name())).unwrap_or(0);
+    open(gateway, headers, Pass::Login, next)
+}
+
+fn open(gateway: &Arc<Inner>, headers: HeaderMap, pass: Pass, next: u64) -> Result<Response<Body>, Refusal> {
     gateway.guard.address(&headers)?;
-    gateway.access.sees(&headers)?;
+    pass.sees(gateway, &headers)?;
     let events = &gateway.recorder.events;
     let Ok(place) = events.readers.clone().try_acquire_owned() else {
         let refusal = Refusal::new(ErrorKind::TooMany, "too many clients read events; try again");
         return Err(Refusal { retry_after: Some(RETRY_SECONDS), ..refusal });
     };
-    let last = headers.get(LAST_EVENT).and_then(|value| value.to_str().ok());
-    let next = match last {
-        None => events.next(),
-        // An unknown id is one of an earlier start: everything of this one is new.
-        Some(last) => continues(last, &gateway.start_name()).unwrap_or(0),
-    };
     let wakes = events.wakes();
     let (sender, pieces) = mpsc::channel(1);
-    let reader = Reader { gateway: gateway.clone(), headers, next, sender };
+    let reader = Reader { gateway: gateway.clone(), pass, headers, next, sender };
     tokio::spawn(async move {
         let _place = place;
         reader.run(wakes).await;
@@ -84,8 +130,8 @@ impl Reader {
         }
         loop {
             let is_over = wakes.borrow_and_update().is_over;
-            // A key that was removed opens nothing any more.
-            let Ok(sees) = self.gateway.access.sees(&self.headers) else { return };
+            // A key that was removed opens nothing any more, nor does a login that has ended.
+            let Ok(sees) = self.pass.sees(&self.gateway, &self.headers) else { return };
             let events = match self.gateway.recorder.events.from(self.next, AT_ONCE) {
                 Following::Lost(lost) => {
                     let event = GatewayEvent::Lost { events: lost };
@@ -126,7 +172,7 @@ impl Reader {
         let data = serde_json::to_string(&data).unwrap_or_default();
         let data = json_escaped(&data);
         let data = self.gateway.secrets.secrets().scrub(&data).into_owned();
-        format!("id: {}-{}\n{}", self.gateway.start_name(), kept.number, sse::write(kept.event.name(), &data))
+        format!("id: {}\n{}", id(&self.gateway.start_name(), kept.number), sse::write(kept.event.name(), &data))
     }
 
     /// Sends a text. Returns whether the reader is still there.
@@ -151,13 +197,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_continues_behind_an_event_of_this_start() {
-        let check = |last: &str, expect: Option<u64>| assert_eq!(continues(last, "0a"), expect, "{last}");
-        check("0a-7", Some(8));
-        check(" 0a-7 ", Some(8));
+    fn an_event_is_known_by_its_id_within_a_start() {
+        let check = |id: &str, expect: Option<u64>| assert_eq!(number(id, "0a"), expect, "{id}");
+        check(&id("0a", 7), Some(7));
+        check(" 0a-7 ", Some(7));
         check("0b-7", None);
         check("7", None);
         check("0a-x", None);
-        check("0a-18446744073709551615", None);
+        check("0a-18446744073709551616", None);
     }
 }

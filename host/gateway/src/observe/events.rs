@@ -65,6 +65,8 @@ pub enum GatewayEvent {
     SessionEnded(SessionEvent),
     /// The episode of a session that ended is in the database.
     EpisodeMade(SessionEvent),
+    /// Feedback on a session was taken.
+    FeedbackGiven(SessionEvent),
     /// A request had no key, or a wrong one.
     KeyRefused {
         /// Path of the request.
@@ -90,6 +92,7 @@ impl GatewayEvent {
             Self::SessionOpened(_) => "session_opened",
             Self::SessionEnded(_) => "session_ended",
             Self::EpisodeMade(_) => "episode_made",
+            Self::FeedbackGiven(_) => "feedback_given",
             Self::KeyRefused { .. } => "key_refused",
             Self::ModelDown(_) => "model_down",
             Self::ModelUp(_) => "model_up",

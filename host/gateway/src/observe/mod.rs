@@ -21,6 +21,7 @@ mod traces;
 
 pub use access_log::ACCESS_LOG;
 pub(crate) use counts::Counter;
+pub(crate) use event_stream::{next_id, stream_to_page};
 pub(crate) use events::Events;
 pub use events::{ExchangeEvent, GatewayEvent, ModelEvent, SessionEvent};
 pub use histogram::Durations;
