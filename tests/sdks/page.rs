@@ -77,7 +77,7 @@ fn the_page_works_in_a_browser() {
     let output = command.arg(&pictures).stdin(Stdio::null()).output().unwrap();
     let said = bench::stdout(&output) + &bench::stderr(&output);
     assert!(output.status.success(), "{said}");
-    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 36, "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() >= 42, "{said}");
     for name in ["session", "playbook", "playbook-dark", "playbook-phone"] {
         let picture = std::fs::metadata(pictures.join(format!("{name}.png"))).unwrap();
         assert!(picture.len() > 5_000, "{name}: {} bytes", picture.len());

@@ -41,6 +41,7 @@ pub(crate) async fn start(context: &Context, arguments: &StartArgs) -> anyhow::R
         let origin = gateway.origin();
         let mut out = crate::terminal::stdout();
         writeln!(out, "serving on {origin}/v1 (OpenAI) and {origin} (Anthropic)")?;
+        writeln!(out, "{}", serve::page_line(&origin))?;
         writeln!(out, "recording into {}; process {}", context.folder()?.display(), gateway.process)?;
     }
     // It has written them to its log.

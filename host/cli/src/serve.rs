@@ -16,12 +16,19 @@ const HELP: &str = "An agent reaches the gateway by its base_url and is recorded
   clawhost serve --upstream openai:gpt-5@https://api.openai.com/v1
   OPENAI_BASE_URL=http://127.0.0.1:8700/v1 your-agent
 
-Models, their keys, time limits, retries and lists of models that stand in for each other are configured in the file gateway.toml of
-the data folder; see the gateway's guide.
+Models, their keys, time limits, retries and lists of models that stand in for each other are
+configured in the file gateway.toml of the data folder; see the gateway's guide.
 
-Every conversation becomes an episode: see `clawhost episodes list`. It ends after half an hour without a request, or by
+Every conversation becomes an episode: see `clawhost episodes list`, or the page at
+http://127.0.0.1:8700/dashboard. It ends after half an hour without a request, or by
   curl -X POST http://127.0.0.1:8700/s/NAME/end
-if the agent names its session, by the address http://127.0.0.1:8700/s/NAME/v1 or the header X-Clawhost-Session.";
+if the agent names its session, by the address http://127.0.0.1:8700/s/NAME/v1 or the header
+X-Clawhost-Session.";
+
+/// The line that says where the page is.
+pub(crate) fn page_line(origin: &str) -> String {
+    format!("sessions are shown on {origin}/dashboard; its key is in admin.key of the data folder")
+}
 
 /// Says what the option is for a gateway: agents try again themselves, so by default it does not.
 fn retries(argument: clap::Arg) -> clap::Arg {
@@ -180,6 +187,7 @@ pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Res
         if let Some(guidance) = serving.guidance() {
             writeln!(out, "guiding sessions: {guidance}")?;
         }
+        writeln!(out, "{}", page_line(&serving.origin()))?;
         // In the background no terminal sends it.
         let stops = if std::io::stdin().is_terminal() { "; Ctrl-C stops" } else { "" };
         writeln!(out, "recording into {}{stops}", workspace.folder().display())?;

@@ -11,9 +11,10 @@ use std::io::Write as _;
 /// Longest scope that is shown.
 const SCOPE: usize = 600;
 
-const HELP: &str = "The section [weights] of gateway.toml says which model learns, and how. The step takes the oldest sessions that wait, at least two, whatever the
-hour. A gateway that serves the model goes on with the new weights within seconds. A step that diverges is taken back, and the sessions are not
-taken again.
+const HELP: &str = "The section [weights] of gateway.toml says which model learns, and how. The step takes the oldest
+sessions that wait, at least two, whatever the hour. A gateway that serves the model goes on with
+the new weights within seconds. A step that diverges is taken back, and the sessions are not taken
+again.
 
 Exit codes: 0 a step was taken, or fewer sessions wait; 1 the step made no version.";
 

@@ -47,7 +47,7 @@ pub enum MemoryError {
     #[error("it is not remembered: {0}")]
     Text(String),
     /// There is none of this id.
-    #[error("{scope} has no memory `{id}`; list what it has to see the ids")]
+    #[error("{scope} has no memory `{id}`")]
     Unknown {
         /// The scope.
         scope: String,

@@ -16,7 +16,11 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
             true => ErrorKind::Unprocessable,
             false => ErrorKind::InvalidRequest,
         };
-        let why = if is_number { format!("{error}: numbers must be finite") } else { error.to_string() };
+        let why = match (is_number, error.is_data()) {
+            (true, _) => format!("{error}: numbers must be finite"),
+            (false, true) => error.to_string(),
+            (false, false) => format!("the body is no JSON: {error}"),
+        };
         Refusal::new(kind, why)
     })
 }
@@ -70,5 +74,8 @@ mod tests {
         check(r#"{"other": "\"NaN"#, Err(400));
         check("{", Err(400));
         check("\u{0}", Err(400));
+        let message = |text: &'static str| parse::<Document>(&Bytes::from_static(text.as_bytes())).unwrap_err().message;
+        assert!(message("{bad").starts_with("the body is no JSON: "), "{}", message("{bad"));
+        assert!(!message(r#"{"reward": "high"}"#).contains("no JSON"));
     }
 }
