@@ -5,7 +5,7 @@
     // Least time between two updates: a busy gateway has events all the time.
     const LEAST_MS = 2000;
     // One part of so many of the time is spent on updates at most: a page that costs more is fetched less often.
-    const SHARE = 10;
+    const SHARE = 5;
     // Time after which a page is fetched without an event: trials, steps of weights and other programs have none.
     const MOST_MS = 20000;
     // How long an answer may take.
