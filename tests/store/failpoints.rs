@@ -10,8 +10,8 @@
 mod records;
 
 use clawhost_core::{
-    EpisodeReader as _, EpisodeStore as _, LearningStore as _, PhaseState, PluginReader as _, PluginStore as _,
-    Recorded, Removal, Retention as _, RunId, StoreError,
+    EpisodeReader as _, EpisodeStore as _, Forgetting, ForgettingStore as _, LearningStore as _, PhaseState,
+    PluginReader as _, PluginStore as _, Recorded, Removal, Retention as _, RunId, StoreError,
 };
 use clawhost_store::{ARTEFACT_BLOB_BYTES, Reader, Store, StoreOptions};
 use records::{
@@ -122,6 +122,38 @@ async fn no_interruption_separates_a_document_from_its_dictionary() {
             assert_eq!(reader.episode(&name).unwrap(), Some(episode("run-a", index)), "{commits}");
         }
         put(&opened(folder.path()), batch(count + 64)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_forgetting_that_was_interrupted_is_finished_by_the_next_process() {
+    let what = || Forgetting { episodes: [(id(), episode("run-a", 1).id)].into(), ..Forgetting::default() };
+    // The commits: a run, its episodes, what is forgotten, and that it is finished.
+    for commits in 2..=4 {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions { fail_after_commit: Some(commits), ..StoreOptions::default() };
+        let store = Store::open(folder.path(), options).unwrap();
+        store.begin_run(&run("run-a")).await.unwrap();
+        let artefacts = [0, 1].map(|index| recorded_as(with_artefacts("run-a", index, &[&artefact(index as u8)])));
+        // What is interrupted got no answer.
+        let _ = put(&store, artefacts.to_vec()).await;
+        let forgotten = store.forget(what()).await;
+        let finished = store.finish_forgetting().await;
+        assert!(forgotten.is_err() || finished.is_err(), "{commits}");
+        drop(store);
+        let store = opened(folder.path());
+        let unfinished = store.unfinished_forgetting().await.unwrap();
+        assert_eq!(unfinished, (commits == 3).then(|| vec!["run-a/ep-0001".to_owned()]), "{commits}");
+        let left = if commits == 2 { 2 } else { 1 };
+        assert_eq!(
+            (names(folder.path()).len(), blob_files(folder.path()).len()),
+            (left, if commits == 4 { 1 } else { 2 })
+        );
+        store.forget(what()).await.unwrap();
+        store.finish_forgetting().await.unwrap();
+        assert_eq!(store.unfinished_forgetting().await.unwrap(), None);
+        assert_eq!(names(folder.path()), ["run-a/ep-0000"], "{commits}");
+        assert_eq!(blob_files(folder.path()), blob_names(&[&artefact(0)]), "{commits}");
     }
 }
 

@@ -13,6 +13,7 @@ mod documents;
 mod door;
 mod episode_filters;
 mod episodes;
+mod forgetting;
 mod learning;
 mod leases;
 mod ledger;

@@ -7,19 +7,20 @@
 use crate::dictionaries::{self, Dictionary};
 use crate::documents::{self, Around, Kind, Stored, TooLong};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Samples per dictionary. More samples gave no better dictionary.
-const SAMPLES: usize = 256;
+pub(crate) const SAMPLES: usize = 256;
 
 /// Largest total size of samples in bytes. If samples are long, fewer suffice.
-const SAMPLE_BYTES: usize = 2 << 20;
+pub(crate) const SAMPLE_BYTES: usize = 2 << 20;
 
 /// Longer documents compress well on their own, and are not used as samples.
-const LONGEST_SAMPLE: usize = 64 << 10;
+pub(crate) const LONGEST_SAMPLE: usize = 64 << 10;
 
 /// Smallest number of samples per dictionary.
-const FEWEST_SAMPLES: usize = 32;
+pub(crate) const FEWEST_SAMPLES: usize = 32;
 
 /// Largest number of subjects with dictionaries in one process: their samples are kept in memory. Documents of other
 /// subjects have none.
@@ -60,16 +61,27 @@ type Subjects = BTreeMap<(Kind, String), Subject>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Compressor {
     subjects: Arc<Mutex<Subjects>>,
+    /// How often it was restarted. What was trained before is not adopted afterwards.
+    restarts: Arc<AtomicU64>,
 }
 
 impl Compressor {
     /// A compressor with the newest dictionaries of a database.
     pub(crate) fn new(newest: Vec<Arc<Dictionary>>) -> Self {
+        let compressor = Self::default();
+        compressor.restart(newest);
+        compressor
+    }
+
+    /// Forgets all samples and dictionaries, and goes on with the newest dictionaries of a database.
+    pub(crate) fn restart(&self, newest: Vec<Arc<Dictionary>>) {
         let subject = |dictionary: Arc<Dictionary>| {
             let key = (dictionary.kind, dictionary.subject.clone());
             (key, Subject { dictionary: Some(dictionary), doing: WATCHING, ..Subject::default() })
         };
-        Self { subjects: Arc::new(Mutex::new(newest.into_iter().take(SUBJECTS).map(subject).collect())) }
+        let mut subjects = self.subjects();
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+        *subjects = newest.into_iter().take(SUBJECTS).map(subject).collect();
     }
 
     fn subjects(&self) -> MutexGuard<'_, Subjects> {
@@ -129,18 +141,24 @@ impl Compressor {
 
     /// Trains in the background. If no thread can be started, there is no dictionary.
     fn train(&self, key: (Kind, String), samples: Vec<String>) {
-        let compressor = self.clone();
-        let work = move || compressor.adopt(&key, Dictionary::train(key.0, &key.1, &samples), &samples);
+        let (compressor, restarts) = (self.clone(), self.restarts.load(Ordering::Relaxed));
+        let work = move || {
+            let made = Dictionary::train(key.0, &key.1, &samples);
+            compressor.adopt(&key, made, &samples, restarts);
+        };
         drop(std::thread::Builder::new().name("clawhost-dictionary".into()).spawn(work));
     }
 
-    /// Adopts a dictionary if it is better than the previous one.
-    fn adopt(&self, key: &(Kind, String), made: Option<Dictionary>, samples: &[String]) {
+    /// Adopts a dictionary if it is better than the previous one. `restarts`: how often the compressor was restarted when it got the samples.
+    fn adopt(&self, key: &(Kind, String), made: Option<Dictionary>, samples: &[String], restarts: u64) {
         let before = self.subjects().get(key).and_then(|subject| subject.dictionary.clone());
         let made = made.filter(|_| samples.len() >= FEWEST_SAMPLES);
         let better =
             made.filter(|made| dictionaries::fit(samples, before.as_deref()).is_none_or(|share| made.fit < share));
-        if let Some(subject) = self.subjects().get_mut(key) {
+        let mut subjects = self.subjects();
+        if self.restarts.load(Ordering::Relaxed) == restarts
+            && let Some(subject) = subjects.get_mut(key)
+        {
             subject.dictionary = better.map(Arc::new).or(before);
             subject.made += 1;
             subject.doing = WATCHING;

@@ -2,7 +2,8 @@
 //!
 //! An entry has the digest of what was written, and a code: HMAC-SHA256 over the entry and the code of the one before. So an entry
 //! cannot be changed, moved, inserted or removed without the key. Digests are those of the texts before compression, so a
-//! document may be compressed anew. What is removed on request leaves an entry that says so, and its digests stay.
+//! document may be compressed anew. What is removed on request leaves an entry that says so, and its digests stay. What is forgotten on
+//! request leaves such an entry, too, and its digests are erased: the codes stay, so the chain holds.
 
 use crate::error::Fault;
 use crate::keys::EpisodeKey;
@@ -14,7 +15,7 @@ use sha2::Sha256;
 
 /// The table of this module.
 pub(crate) const TABLE: &str = "
-    -- Every change of a record, in the order of commits. Nothing is ever removed here.
+    -- Every change of a record, in the order of commits. No entry is ever removed here.
     CREATE TABLE ledger (
         sequence INTEGER PRIMARY KEY,
         kind INTEGER NOT NULL,
@@ -22,6 +23,7 @@ pub(crate) const TABLE: &str = "
         run INTEGER,
         -- An episode, the number of an iteration, or the id of a run that begins.
         subject,
+        -- Empty: erased, because its episode was forgotten.
         digest BLOB NOT NULL,
         code BLOB NOT NULL
     );
@@ -67,10 +69,12 @@ pub(crate) enum EntryKind {
     PrunedReports = 12,
     /// The run was removed on request.
     Removed = 13,
+    /// An episode was forgotten on request. The digests of its entries were erased.
+    Forgotten = 14,
 }
 
 impl EntryKind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Key,
         Self::Begun,
         Self::State,
@@ -85,6 +89,7 @@ impl EntryKind {
         Self::PrunedCheckpoint,
         Self::PrunedReports,
         Self::Removed,
+        Self::Forgotten,
     ];
 
     /// The kind of a stored number.
@@ -176,7 +181,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The entry with which a run began; 0: there is none, which checking the ledger shows.
-    fn begun(&mut self, run: &RunId) -> rusqlite::Result<i64> {
+    pub(crate) fn begun(&mut self, run: &RunId) -> rusqlite::Result<i64> {
         if let Some((_, begun)) = self.run.as_ref().filter(|(known, _)| known == run) {
             return Ok(*begun);
         }

@@ -66,6 +66,7 @@ impl Held {
                 self.is_pruned = true;
             }
             EntryKind::PrunedReports => self.reports.clear(),
+            EntryKind::Forgotten => drop(self.episodes.remove(&subject)),
         }
     }
 }
@@ -87,7 +88,16 @@ struct Chain<'a> {
     /// Runs that were not removed, with that entry.
     standing: BTreeMap<RunId, u64>,
     held: BTreeMap<RunId, Held>,
+    /// Entries without a digest, by the entry of their run and their episode. A later entry has to say that the episode was forgotten.
+    erased: BTreeMap<(Option<i64>, String), Vec<u64>>,
+    /// Episodes that were forgotten.
+    forgotten: u64,
     findings: Vec<LedgerFinding>,
+}
+
+/// Whether the digest of an entry may be erased.
+fn may_be_erased(kind: EntryKind) -> bool {
+    matches!(kind, EntryKind::Episode | EntryKind::Replaced | EntryKind::Verdict)
 }
 
 impl<'a> Chain<'a> {
@@ -103,6 +113,8 @@ impl<'a> Chain<'a> {
             runs: BTreeMap::new(),
             standing: BTreeMap::new(),
             held: BTreeMap::new(),
+            erased: BTreeMap::new(),
+            forgotten: 0,
             findings: Vec::new(),
         }
     }
@@ -126,6 +138,10 @@ impl<'a> Chain<'a> {
         }
         if !self.is_own_key {
             self.foreign = Some((self.foreign.map_or(entry, |(first, _)| first), entry));
+        } else if content.digest.is_empty() && kind.is_some_and(may_be_erased) {
+            // Without the digest its code cannot be computed. It is part of the next code, so it cannot be changed either.
+            let erased = (content.run, content.subject.clone().unwrap_or_default());
+            self.erased.entry(erased).or_default().push(entry);
         } else if entry == 0 || kind.is_none() || content.code(self.key, &self.code) != code {
             self.findings.push(LedgerFinding::EntryForged { entry });
         }
@@ -146,6 +162,10 @@ impl<'a> Chain<'a> {
             self.standing.insert(begun.clone(), entry);
             self.runs.insert(sequence, begun);
             return;
+        }
+        if kind == EntryKind::Forgotten {
+            self.forgotten += 1;
+            self.erased.remove(&(run, subject.clone()));
         }
         let Some(run) = run.and_then(|begun| self.runs.get(&begun)) else { return };
         if kind == EntryKind::Removed {
@@ -194,7 +214,8 @@ fn check(reader: &Reader, run: Option<&RunId>, key: &LedgerKey) -> Result<Ledger
         }
         Ok(chain)
     })?;
-    let Chain { last, code, entries, foreign, held, standing, findings, .. } = chain;
+    let Chain { last, code, entries, foreign, held, standing, erased, forgotten, mut findings, .. } = chain;
+    findings.extend(erased.into_values().flatten().map(|entry| LedgerFinding::EntryForged { entry }));
     let hex = code.iter().map(|byte| format!("{byte:02x}")).collect();
     let unchecked = foreign.map(|(first, last)| {
         format!("the ledger cannot be checked: entries {first} to {last} were written with another host.key than the present one")
@@ -209,7 +230,7 @@ fn check(reader: &Reader, run: Option<&RunId>, key: &LedgerKey) -> Result<Ledger
     let mut findings = records.findings;
     findings.sort();
     findings.dedup();
-    Ok(LedgerReport { entries, head, unchecked, findings })
+    Ok(LedgerReport { entries, head, forgotten, unchecked, findings })
 }
 
 /// Compares records with what the ledger has.

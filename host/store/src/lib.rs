@@ -27,6 +27,7 @@ mod error;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod feedback;
+mod forgetting;
 mod integers;
 mod keys;
 mod learning;
@@ -45,6 +46,7 @@ mod reader;
 mod records;
 mod rehearsal;
 mod retention;
+mod retraining;
 mod routing;
 mod runs;
 mod schema;

@@ -4,7 +4,7 @@ use crate::integers::{signed, unsigned};
 use crate::keys::EpisodeKey;
 use crate::reader::Reader;
 use crate::writer::{Store, Write};
-use crate::{feedback, pool, routing, trials};
+use crate::{feedback, forgetting, pool, routing, trials};
 use async_trait::async_trait;
 use clawhost_core::{
     EpisodeId, EpisodeProgress, ExchangeBatch, ExchangeOutcome, ExchangeRow, LiveReader, LiveSession, LiveStore,
@@ -218,14 +218,8 @@ impl LiveReader for Reader {
 
     fn next_position(&self, run: &RunId) -> Result<u64, StoreError> {
         self.query(|connection| {
-            let largest: Option<i64> = connection
-                .prepare_cached(
-                    "SELECT max(position) FROM (
-                     SELECT e.position FROM episodes e JOIN runs r ON r.number = e.run WHERE r.id = ?1
-                     UNION ALL SELECT position FROM open_episodes WHERE run = ?1)",
-                )?
-                .query_row([&run.0], |row| row.get(0))?;
-            Ok(largest.map_or(0, |largest| unsigned(largest).saturating_add(1)))
+            let next = |row: &Row<'_>| row.get(0).map(unsigned);
+            connection.prepare_cached(forgetting::NEXT_POSITION)?.query_row([&run.0], next)
         })
     }
 }

@@ -43,7 +43,8 @@ fn write(transaction: &Transaction<'_>, row: &MemoryRow, supersedes: Option<&str
     Ok(())
 }
 
-fn forget(transaction: &Transaction<'_>, scope: &str, id: &str) -> rusqlite::Result<bool> {
+/// Removes an item. Returns whether there was one.
+pub(crate) fn forget(transaction: &Transaction<'_>, scope: &str, id: &str) -> rusqlite::Result<bool> {
     // What it had replaced is used again, unless it was replaced itself.
     transaction
         .prepare_cached(

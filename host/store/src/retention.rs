@@ -191,6 +191,7 @@ fn remove_content(
         "answers",
         "sessions",
         "feedback",
+        "taken_positions",
     ] {
         transaction.prepare_cached(&format!("DELETE FROM {table} WHERE run = ?"))?.execute([&run.0])?;
     }

@@ -1,7 +1,7 @@
 //! The schema and its migrations. Migrations only go forward. Each runs in a transaction with its version number.
 
 use crate::error::{explain, file};
-use crate::{feedback, ledger, memory, pool, routing, runs, trials};
+use crate::{feedback, forgetting, ledger, memory, pool, routing, runs, trials};
 use clawhost_core::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 14;
+const OLDEST: u32 = 15;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];
@@ -381,6 +381,7 @@ fn migrate(path: &Path, connection: &mut Connection, migrations: &[&str]) -> Res
                     feedback::TABLES,
                     memory::TABLES,
                     trials::TABLES,
+                    forgetting::TABLES,
                 ];
                 (format!("{TABLES}{}", others.concat()), OLDEST)
             }

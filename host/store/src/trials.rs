@@ -7,8 +7,8 @@ use crate::reader::Reader;
 use crate::writer::Store;
 use async_trait::async_trait;
 use clawhost_core::{
-    EnteredDraw, EpisodeId, RunId, SessionDraw, StoreError, StoredTrials, TrialsChange, TrialsReader, TrialsStore,
-    WaitingDraw,
+    EnteredDraw, EpisodeId, RunId, SessionDraw, StoreError, StoredDraw, StoredTrials, TrialsChange, TrialsReader,
+    TrialsStore, WaitingDraw,
 };
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
 
@@ -146,6 +146,28 @@ impl TrialsReader for Reader {
             connection
                 .prepare_cached("SELECT count(*) FROM drawn WHERE playbook = ? AND place IS NULL")?
                 .query_row([playbook], |row| row.get(0).map(unsigned))
+        })
+    }
+
+    fn draw_of(&self, run: &RunId, episode: &EpisodeId) -> Result<Option<StoredDraw>, StoreError> {
+        let stored = |row: &Row<'_>| {
+            let (number, place): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+            Ok(StoredDraw { number: unsigned(number), has_entered: place.is_some(), document: row.get(2)? })
+        };
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT number, place, document FROM drawn WHERE run = ? AND episode = ?")?
+                .query_row([&run.0, &episode.0], stored)
+                .optional()
+        })
+    }
+
+    fn tried_playbooks(&self) -> Result<Vec<String>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached("SELECT playbook FROM trials ORDER BY playbook")?
+                .query_map([], |row| row.get(0))?
+                .collect()
         })
     }
 }

@@ -225,10 +225,17 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.with_writer(move |writer| writer.transact(|transaction, _| work(transaction))).await
+    }
+
+    /// Has the writer do something between two transactions of others. `Break`: a failpoint ended it.
+    pub(crate) async fn with_writer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Writer) -> ControlFlow<(), Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
         self.send(|reply| {
             Job::Change(Box::new(move |writer| {
-                let changed = writer.transact(|transaction, _| work(transaction))?;
-                drop(reply.send(changed));
+                drop(reply.send(work(writer)?));
                 ControlFlow::Continue(())
             }))
         })
@@ -291,11 +298,11 @@ impl Drop for Store {
 }
 
 /// The state of the writer thread.
-struct Writer {
-    path: PathBuf,
-    connection: Connection,
-    blobs: Blobs,
-    compressor: Compressor,
+pub(crate) struct Writer {
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
+    pub(crate) blobs: Blobs,
+    pub(crate) compressor: Compressor,
     /// Compresses stored verdicts.
     dictionaries: Loaded,
     ledger_key: LedgerKey,
@@ -404,7 +411,8 @@ impl Writer {
         ControlFlow::Continue(released.map(|released| self.release(released)))
     }
 
-    fn transact<T>(
+    /// Commits work in a transaction of its own.
+    pub(crate) fn transact<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Ledger<'_>) -> Result<T, Fault>,
     ) -> ControlFlow<(), Result<T, StoreError>> {

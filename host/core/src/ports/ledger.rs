@@ -86,6 +86,8 @@ pub struct LedgerReport {
     pub entries: u64,
     /// The last of them; `None`: there is none.
     pub head: Option<LedgerHead>,
+    /// Episodes that were forgotten on request, of all runs. The digests of their entries were erased.
+    pub forgotten: u64,
     /// Why entries cannot be checked: their key is not here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unchecked: Option<String>,

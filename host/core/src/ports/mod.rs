@@ -4,6 +4,7 @@ mod clock;
 mod environment;
 mod episode_store;
 mod feedback;
+mod forgetting;
 mod learning_store;
 mod leases;
 mod ledger;
@@ -32,6 +33,7 @@ pub use environment::{
 };
 pub use episode_store::{EpisodeStore, Judged, PluginStore, Recorded, RunKind, RunRecord, SpecDocument};
 pub use feedback::{AnswerPlace, FeedbackKept, FeedbackReader, FeedbackStore, WaitingFeedback};
+pub use forgetting::{Forgetting, ForgettingStore, Forgotten};
 pub use learning_store::{Checkpoint, LargeState, LearningStore, PhaseState, PlaybookLedger, PlaybookVersion};
 pub use leases::{Lease, LeaseMode, LeaseSubject, Leases};
 pub use ledger::{LedgerFinding, LedgerHead, LedgerKey, LedgerReader, LedgerReport};
@@ -66,4 +68,6 @@ pub use token_model::{
     AlternativeToken, MOST_ALTERNATIVES, ScoredToken, ScoredTokens, TokenAnswer, TokenDelta, TokenFinish, TokenModel,
     TokenRequest, TokenSampling, TokenSink, TokenVersion,
 };
-pub use trials::{EnteredDraw, SessionDraw, StoredTrials, TrialsChange, TrialsReader, TrialsStore, WaitingDraw};
+pub use trials::{
+    EnteredDraw, SessionDraw, StoredDraw, StoredTrials, TrialsChange, TrialsReader, TrialsStore, WaitingDraw,
+};

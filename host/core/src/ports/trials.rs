@@ -39,6 +39,17 @@ pub struct EnteredDraw {
     pub reward: Option<f64>,
 }
 
+/// What was drawn for one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDraw {
+    /// Its number in the store.
+    pub number: u64,
+    /// Whether the session has entered the trials.
+    pub has_entered: bool,
+    /// The draws as JSON text.
+    pub document: String,
+}
+
 /// A change of the trials of a playbook.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialsChange {
@@ -86,4 +97,8 @@ pub trait TrialsReader {
     fn entered_draws(&self, playbook: &str, behind: u64, limit: usize) -> Result<Vec<EnteredDraw>, StoreError>;
     /// The number of sessions that wait.
     fn count_waiting_draws(&self, playbook: &str) -> Result<u64, StoreError>;
+    /// What was drawn for a session. `None`: nothing.
+    fn draw_of(&self, run: &RunId, episode: &EpisodeId) -> Result<Option<StoredDraw>, StoreError>;
+    /// The playbooks that have trials.
+    fn tried_playbooks(&self) -> Result<Vec<String>, StoreError>;
 }
