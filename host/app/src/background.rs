@@ -271,6 +271,11 @@ pub async fn start_gateway(
     }
 }
 
+/// The files of what gateways of a data folder wrote in the background.
+pub(crate) fn background_logs(folder: &Path) -> Vec<PathBuf> {
+    [LOG, EARLIER_LOG].map(|name| folder.join(name)).into_iter().filter(|path| path.is_file()).collect()
+}
+
 /// What a gateway wrote while it started in the background, without hidden characters.
 pub fn start_log(folder: &Path) -> Vec<String> {
     let read = || -> std::io::Result<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! The error of every operation: one type for all front ends, with a code, a kind and structured hints.
 
 use crate::RequestError;
+use crate::data::ForgetError;
 use crate::live::MemoryError;
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
@@ -46,6 +47,9 @@ pub enum AppError {
     /// Something cannot be remembered or forgotten.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// Nothing is forgotten.
+    #[error(transparent)]
+    Forget(#[from] ForgetError),
     /// The specification of a run has problems.
     #[error(transparent)]
     Spec(#[from] Problems),
@@ -132,9 +136,12 @@ impl AppError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Option(wrong) => wrong.error.kind(),
-            Self::Request(_) | Self::Memory(_) | Self::Spec(_) | Self::Provider(_) | Self::Device(_) => {
-                ErrorKind::Usage
-            }
+            Self::Request(_)
+            | Self::Memory(_)
+            | Self::Forget(_)
+            | Self::Spec(_)
+            | Self::Provider(_)
+            | Self::Device(_) => ErrorKind::Usage,
             Self::Engine(EngineError::Options { .. }) => ErrorKind::Usage,
             Self::Engine(EngineError::Compiler(_) | EngineError::SetUp(_)) => ErrorKind::Other,
             Self::Engine(_) => ErrorKind::Plugin,
@@ -169,6 +176,7 @@ impl AppError {
             Self::Option(wrong) => wrong.error.code(),
             Self::Request(error) => error.code(),
             Self::Memory(_) => "memory",
+            Self::Forget(_) => "forget",
             Self::Spec(_) => "specification",
             Self::Document { .. } => "stored_specification",
             Self::Engine(error) => error.code(),
@@ -194,6 +202,8 @@ impl AppError {
             Self::Request(error) => error.hints(),
             Self::Memory(MemoryError::Unknown { .. }) => vec![Hint::command("memory list SCOPE", "shows what it has")],
             Self::Memory(_) => Vec::new(),
+            Self::Forget(ForgetError::GatewayRuns { .. }) => vec![Hint::command("stop", "ends it")],
+            Self::Forget(_) => Vec::new(),
             Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
             Self::Gateway(error) => error.hints(),

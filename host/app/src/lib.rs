@@ -85,6 +85,7 @@ pub use clawhost_gateway::{
     ACCESS_LOG, ClientKey, GatewayStats, MemoryItem, NewMemory, RecordPolicy, SessionEvent, dollars,
     return_freed_memory, usd_micros,
 };
+pub use clawhost_learn::live::trials::ForgottenLessons;
 pub use clawhost_learn::memory::{InvalidScope, MemoryKind, Scope};
 pub use clawhost_model::tokens::TextHost;
 pub use collect::{
@@ -97,7 +98,8 @@ pub use compare::{
 };
 pub use configuration::{ConfiguredKey, configured_keys, default_of_key, set_configured_key, unset_configured_key};
 pub use data::{
-    Amount, DataReport, HeldRun, Kept, KeptBecause, PruneReport, PruneRequest, PruneRule, PrunedRun, holdings, prune,
+    Amount, CitedLesson, DataReport, ForgetError, ForgetReport, ForgetRequest, ForgetScope, HeldRun, Kept, KeptBecause,
+    PruneReport, PruneRequest, PruneRule, PrunedRun, forget, holdings, prune,
 };
 pub use drivers::drivers;
 pub use endpoints::ConfirmedEndpoints;

@@ -24,9 +24,9 @@ use clawhost_gateway::{
     CaptureStore, Gateway, GatewayChange, GatewayConfig, GatewayCounts, GatewayParts, Running, is_waiting, settle,
 };
 use clawhost_run_config::{BudgetSpec, PluginSpec};
-use clawhost_store::Reader;
+use clawhost_store::{Reader, Store};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -92,18 +92,18 @@ pub async fn settle_live(workspace: &Workspace, closes: bool) -> Result<Option<u
     if !is_needed {
         return Ok(Some(0));
     }
-    let spool = folder.join(SPOOL);
+    let spool = spool_of(&folder);
     let Some(_lease) = workspace.lease(&LeaseSubject::Gateway, LeaseMode::Exclusive)? else {
         caught_up(&folder, &spool).await;
         return Ok(None);
     };
-    Ok(Some(settle(store(workspace, &folder), &spool, workspace.clock(), closes).await?))
+    Ok(Some(settle(capture_store(&workspace.store(), &folder), &spool, workspace.clock(), closes).await?))
 }
 
 /// Whether a gateway that was killed left records in a data folder that are not in its database.
 pub fn has_unsettled(folder: &Path) -> bool {
     let taken = Reader::open(folder).and_then(|reader| reader.spool_place());
-    taken.is_ok_and(|taken| is_waiting(&folder.join(SPOOL), taken))
+    taken.is_ok_and(|taken| is_waiting(&spool_of(folder), taken))
 }
 
 /// A gateway that runs.
@@ -186,7 +186,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let mut router_plugins = RouterPluginSource::new(workspace);
     let routers = models.router_names(&file);
     models.set_router_plugins(router_plugins.load(routers.iter().map(String::as_str), events).await?);
-    let mut config = GatewayConfig::new(GATEWAY_LISTEN, folder.join(SPOOL));
+    let mut config = GatewayConfig::new(GATEWAY_LISTEN, spool_of(&folder));
     let idle_ms = config.sessions.idle_ms;
     let mut configuration = Configuration::new(folder.clone(), request.clone(), models, file.clone(), idle_ms);
     let GatewayChange { models, hosts, session_idle_ms, record, tls } = configuration.change(&file, events)?;
@@ -215,7 +215,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let weights = training.map(LiveWeights::new).transpose()?;
     let tries = mode == LiveMode::Auto && file.learning.live_trials;
     let parts = GatewayParts {
-        store: store(workspace, &folder),
+        store: capture_store(&workspace.store(), &folder),
         clock: workspace.clock(),
         secrets: workspace.secrets().clone(),
         capture_key: workspace.capture_key()?,
@@ -281,13 +281,19 @@ fn training(
     Training::of(workspace, &request.upstreams, file, plan).map(Some)
 }
 
-fn store(workspace: &Workspace, folder: &Path) -> CaptureStore {
+/// The folder of exchanges that wait for the database.
+pub(crate) fn spool_of(folder: &Path) -> PathBuf {
+    folder.join(SPOOL)
+}
+
+/// The store of a data folder as gateways need it.
+pub(crate) fn capture_store(store: &Arc<Store>, folder: &Path) -> CaptureStore {
     let folder = folder.to_owned();
     CaptureStore {
-        episodes: workspace.store(),
-        live: workspace.store(),
-        pool: workspace.store(),
-        feedback: workspace.store(),
+        episodes: store.clone(),
+        live: store.clone(),
+        pool: store.clone(),
+        feedback: store.clone(),
         reader: Box::new(move || Ok(Box::new(Reader::open(&folder)?))),
     }
 }

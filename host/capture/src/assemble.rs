@@ -5,8 +5,8 @@ use crate::exchange::{Answer, Exchange};
 use crate::guided::Guided;
 use crate::places::Relation;
 use clawhost_core::{
-    Closing, Digest, Ending, Episode, EpisodeHeader, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind, Live,
-    Message, Observed, Origin, PolicyRecord, Role, StateConfig, StateId, Task, Withheld, code,
+    Closing, Digest, Ending, Episode, EpisodeHeader, EpisodeId, EpisodeOrigin, EpisodeRecorder, Failure, FailureKind,
+    Live, Message, Observed, Origin, PolicyRecord, Role, RunId, StateConfig, StateId, Task, Withheld, code,
 };
 
 /// Most messages of an episode's record: of a history that was taken over whole, too.
@@ -161,26 +161,46 @@ fn failed(why: String) -> Ending {
     Ending::Failed(Failure::new(FailureKind::Llm, code::UNAVAILABLE, why))
 }
 
+/// Words of a session that is beside another one.
+const BESIDE: [&str; 3] = ["a branch", "a repetition", "a side turn"];
+/// What stands between the name of that one and its turn.
+const BEHIND: &str = " behind turn ";
+/// What stands around the name of a session that fits among others.
+const SEVERAL: &str = "several conversations fit, ";
+const ONE_OF_THEM: &str = " is one of them";
+
 /// What its first exchange tells of where a session comes from.
 fn origin_log(first: &Exchange) -> Vec<String> {
     let mut log = Vec::new();
     let word = match first.relation {
         Relation::Opens | Relation::Continues => None,
-        Relation::Branches => Some("a branch"),
-        Relation::Repeats => Some("a repetition"),
-        Relation::Side => Some("a side turn"),
+        Relation::Branches => Some(BESIDE[0]),
+        Relation::Repeats => Some(BESIDE[1]),
+        Relation::Side => Some(BESIDE[2]),
     };
     match (&first.parent, word) {
         (Some(parent), Some(word)) => {
-            log.push(format!("{word} of {}/{} behind turn {}", parent.run, parent.episode, parent.turns))
+            log.push(format!("{word} of {}/{}{BEHIND}{}", parent.run, parent.episode, parent.turns))
         }
         (Some(parent), None) => {
-            log.push(format!("several conversations fit, {}/{} is one of them", parent.run, parent.episode));
+            log.push(format!("{SEVERAL}{}/{}{ONE_OF_THEM}", parent.run, parent.episode));
         }
         (None, Some(word)) => log.push(word.to_owned()),
         (None, None) => {}
     }
     log
+}
+
+/// The session from which the session of an episode comes, by what its log tells: the one that it branches from or repeats, or one of several
+/// whose conversation it continues.
+pub fn parent_of(log: &[String]) -> Option<(RunId, EpisodeId)> {
+    let first = log.first()?;
+    let named = match first.strip_prefix(SEVERAL) {
+        Some(rest) => rest.strip_suffix(ONE_OF_THEM)?,
+        None => BESIDE.iter().find_map(|word| first.strip_prefix(word)?.strip_prefix(" of "))?.split_once(BEHIND)?.0,
+    };
+    let (run, episode) = named.split_once('/')?;
+    Some((RunId(run.to_owned()), EpisodeId(episode.to_owned())))
 }
 
 fn unanswered(exchange: &Exchange) -> String {
@@ -238,9 +258,9 @@ fn withheld(exchanges: &[Exchange], first: &Exchange) -> Option<Withheld> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Redacted;
     use crate::testing::{exchange, message, says};
-    use clawhost_core::{EpisodeId, ToolSpec};
+    use crate::{ExchangeParent, Redacted};
+    use clawhost_core::ToolSpec;
 
     const LIMIT: usize = 1 << 20;
 
@@ -370,5 +390,24 @@ mod tests {
         let first = Exchange { tools: Some(tools), no_train: true, ..exchange(0, vec![user("hi")], broken()) };
         let text = serde_json::to_string(&first).unwrap();
         assert_eq!(serde_json::from_str::<Exchange>(&text).unwrap(), first);
+    }
+
+    #[test]
+    fn an_episode_tells_the_session_that_it_comes_from() {
+        let check = |relation: Relation, parent: Option<&str>| {
+            let named = parent.map(|run| ExchangeParent {
+                run: RunId(run.into()),
+                episode: EpisodeId("ep-1".into()),
+                turns: 3,
+            });
+            let first = Exchange { relation, parent: named, ..exchange(0, vec![user("hi")], says("a", &[])) };
+            let episode = assemble(&[first], LIMIT, 9).unwrap();
+            let expect = parent.map(|run| (RunId(run.into()), EpisodeId("ep-1".into())));
+            assert_eq!(parent_of(&episode.log), expect, "{relation:?}: {:?}", episode.log);
+        };
+        for relation in [Relation::Opens, Relation::Continues, Relation::Branches, Relation::Repeats, Relation::Side] {
+            check(relation, Some("run-a"));
+            check(relation, None);
+        }
     }
 }

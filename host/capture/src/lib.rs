@@ -19,7 +19,7 @@ mod sessions;
 #[cfg(test)]
 mod testing;
 
-pub use assemble::{EPISODE_MESSAGES, OpenSession, assemble, summary};
+pub use assemble::{EPISODE_MESSAGES, OpenSession, assemble, parent_of, summary};
 pub use error::CaptureError;
 pub use exchange::{Answer, ClientSession, EXCHANGE_FORMAT, Exchange, ExchangeParent, Routed, TurnMarks};
 pub use guided::{Guided, GuidedBy};

@@ -22,6 +22,7 @@ mod episodes;
 mod eval;
 mod exit;
 mod feedback;
+mod forget;
 mod inspect;
 mod keys;
 mod learn;
@@ -97,6 +98,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Keys(command) => keys::run(context, &command),
         Command::Memory(command) => memory::run(context, &command).await,
+        Command::Forget(arguments) => forget::run(context, &arguments).await,
         Command::Data(command) => data_folder::run(context, &command).await,
         Command::Demo(command) => demo::run(context, &command).await,
         Command::Doctor(arguments) => doctor::run(context, &arguments).await,

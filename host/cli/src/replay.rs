@@ -103,9 +103,12 @@ fn text(ReplayedRun { run, episode, report }: &ReplayedRun) -> anyhow::Result<()
 }
 
 fn told(out: &mut impl std::io::Write, ledger: &LedgerReport) -> std::io::Result<()> {
-    let LedgerReport { entries, head, unchecked, findings } = ledger;
+    let LedgerReport { entries, head, forgotten, unchecked, findings } = ledger;
     let head = head.as_ref().map(|head| format!("; the last has the code {}", head.code));
     writeln!(out, "{}{}{}", row("ledger"), counted(*entries, "entry"), head.unwrap_or_default())?;
+    if *forgotten > 0 {
+        writeln!(out, "{}{} forgotten on request", row(""), counted(*forgotten, "episode"))?;
+    }
     if let Some(why) = unchecked {
         writeln!(out, "\x1b[33munchecked\x1b[0m   {why}")?;
     }

@@ -53,6 +53,6 @@ pub use observe::{
 pub use pool::EpisodeJudge;
 pub use record_policy::{NoRecordPolicy, RecordPolicy};
 pub use routing::{Chooser, Choosing, Chosen, Routing};
-pub use settle::{is_waiting, settle, spool_end};
+pub use settle::{clear_spool, is_waiting, settle, spool_end};
 pub use store::{CaptureStore, OpenReader};
 pub use tls::TlsIdentity;

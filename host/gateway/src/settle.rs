@@ -17,6 +17,14 @@ pub fn spool_end(spool: &Path) -> Option<SpoolPlace> {
     Spool::last_place(spool)
 }
 
+/// Deletes the files of the spool, after [`settle`]. The caller holds the exclusive lease of the folder.
+///
+/// # Errors
+/// A file cannot be deleted.
+pub fn clear_spool(spool: &Path) -> Result<(), GatewayError> {
+    Spool::clear(spool).map_err(GatewayError::Spool)
+}
+
 /// Takes records over, and if `closes`, makes episodes of all open sessions. Returns the number of episodes. The caller holds the lease of
 /// the gateway.
 ///

@@ -2,10 +2,12 @@
 
 mod citations;
 mod expire;
+mod forget;
 mod policy;
 mod prune;
 
 pub(crate) use expire::Expiry;
+pub use forget::{CitedLesson, ForgetError, ForgetReport, ForgetRequest, ForgetScope, forget};
 pub use policy::PruneRule;
 pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
 

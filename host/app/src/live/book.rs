@@ -137,7 +137,7 @@ fn memory(row: &MemoryRow) -> Option<Memory> {
 }
 
 /// The episode that a memory corrects, as `RUN/EPISODE`.
-pub(super) fn corrected_episode(row: &MemoryRow) -> Option<String> {
+pub(crate) fn corrected_episode(row: &MemoryRow) -> Option<String> {
     match memory(row)?.source {
         MemorySource::Feedback(episode) => Some(episode),
         _ => None,

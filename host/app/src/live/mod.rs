@@ -11,13 +11,13 @@ mod scoring;
 mod section;
 mod weights;
 
-pub(crate) use book::LiveMemory;
+pub(crate) use book::{LiveMemory, corrected_episode};
 pub use book::{
     MemoryError, MemoryScope, export_memory, forget_memory, import_memory, list_memory, memory_scopes, remember,
 };
 pub(crate) use guide::LiveGuide;
 pub use learning::LearningSection;
-pub(crate) use learning::{LiveLearner, LivePlaybook};
+pub(crate) use learning::{LiveLearner, LivePlaybook, TrialsState, user_number};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};

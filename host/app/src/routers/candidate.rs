@@ -92,6 +92,29 @@ fn all(folder: &Path, name: &str) -> Result<Vec<Candidate>, AppError> {
     Ok(found)
 }
 
+/// Has the candidates of a router begin behind other decisions of the log: each pair has a decision that is removed from it, and the one before.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(super) fn move_back(
+    folder: &Path,
+    name: &str,
+    moved: &[(DecisionKey, Option<DecisionKey>)],
+) -> Result<(), AppError> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in entries.filter(|path| run_of(path, name).is_some()) {
+        let document = small_files::read(&path, FORMAT, |document: &Document| document.format)?;
+        let (Some(document), Some(file)) = (document, path.file_name().and_then(|file| file.to_str())) else {
+            continue;
+        };
+        let found = moved.iter().rev().find(|(gone, _)| document.last.as_ref() == Some(gone));
+        if let Some((_, before)) = found {
+            small_files::write(folder, file, &Document { last: before.clone(), ..document })?;
+        }
+    }
+    Ok(())
+}
+
 /// The candidates of a router that wait, the first to be judged first: none, one, or one with the result of a later run behind it.
 /// `settled`: the run whose result was settled last; its file may still be there.
 ///

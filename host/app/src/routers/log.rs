@@ -193,8 +193,16 @@ pub(super) fn write_log(folder: &Path, path: &Path, log: &[Logged]) -> Result<()
     replace(folder, path, &lines(path, log)?)
 }
 
+/// The bytes of a log.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn lines_of(path: &Path) -> Result<Vec<u8>, AppError> {
+    clawhost_files::read(path, LOG_BYTES).map_err(|error| unusable(path, error))
+}
+
 /// Replaces a file whole: a process that is killed leaves the former one or the new one.
-fn replace(folder: &Path, path: &Path, text: &[u8]) -> Result<(), AppError> {
+pub(super) fn replace(folder: &Path, path: &Path, text: &[u8]) -> Result<(), AppError> {
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| unusable(path, error))?;
     file.write_all(text).and_then(|()| file.as_file().sync_data()).map_err(|error| unusable(path, error))?;
     file.persist(path).map_err(|error| unusable(path, error.error))?;

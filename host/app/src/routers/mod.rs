@@ -5,6 +5,7 @@ mod candidate;
 mod config;
 mod explain;
 mod files;
+mod forgetting;
 mod live;
 mod log;
 mod plugin;
@@ -20,6 +21,7 @@ pub use config::{ROUTER_COST_WEIGHT, ROUTER_TYPICAL_TOKENS, RoutedSection, Route
 pub use explain::{Explained, explain_request};
 pub(crate) use files::router_file;
 pub use files::{StoredRouter, read_router, router_names, routers_folder, waiting_decisions, write_router};
+pub(crate) use forgetting::{LogChange, change_logs};
 pub(crate) use live::LiveRouter;
 pub use log::read_decisions;
 pub(crate) use plugin::{RouterPluginSource, RouterPlugins, component_of};

@@ -23,6 +23,7 @@ use crate::connect::ConnectArgs;
 use crate::data_folder::DataCommand;
 use crate::demo::DemoCommand;
 use crate::endpoints::EndpointsCommand;
+use crate::forget::ForgetArgs;
 use crate::keys::KeysCommand;
 use crate::memory::MemoryCommand;
 use crate::model::ModelCommand;
@@ -129,6 +130,8 @@ pub(crate) enum Command {
     /// What gateways remember of users, projects, agents and teams: list, add, forget, export and import
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Forget what a user, a project, an agent or a key said: sessions, memory, and what came from them
+    Forget(ForgetArgs),
     /// Demonstrations that need no key and no server
     #[command(subcommand)]
     Demo(DemoCommand),

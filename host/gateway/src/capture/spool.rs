@@ -95,6 +95,14 @@ impl Spool {
         segments(folder).is_ok_and(|found| found.into_iter().any(behind))
     }
 
+    /// Deletes the files of a folder, also where a record in them is not whole. A folder that is not there has none.
+    pub(crate) fn clear(folder: &Path) -> Result<(), Error> {
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        segments(folder)?.into_iter().try_for_each(|segment| std::fs::remove_file(path(folder, segment)))
+    }
+
     /// The end of the newest file of a folder. `None`: that is empty. Every start begins a new file.
     pub(crate) fn last_place(folder: &Path) -> Option<SpoolPlace> {
         let segment = segments(folder).ok()?.pop()?;

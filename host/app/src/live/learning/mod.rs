@@ -10,10 +10,10 @@ mod reflecting;
 mod section;
 mod state;
 
-pub(crate) use drawing::{Drawing, Plan};
+pub(crate) use drawing::{Drawing, Plan, user_number};
 pub(crate) use learner::LiveLearner;
 pub(crate) use page::LivePlaybook;
 pub(crate) use reflecting::correction;
 pub use section::LearningSection;
 pub(crate) use section::sources;
-pub(crate) use state::trials_of;
+pub(crate) use state::{TrialsState, trials_of};

@@ -14,12 +14,14 @@
 
 mod candidate;
 mod decision;
+mod forget;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use candidate::{LEAST_TEACHERS, LiveCandidate, MOST_CANDIDATES, Offer, kind};
 pub use decision::{Decision, TrialNeeds};
+pub use forget::ForgottenLessons;
 pub use tally::{SESSION_FEATURES, SessionDraws, Tally, VersionDraw, VersionRewards};
 
 use super::{LiveEstimate, OddsRatio, Propensity, Share};

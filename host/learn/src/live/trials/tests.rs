@@ -5,6 +5,7 @@ use crate::Lesson;
 use crate::live::{DrawSeed, EntryDraw, Kind, Unit};
 use crate::random::Random;
 use clawhost_core::{Change, Entry as PluginEntry, Evidence};
+use std::collections::BTreeSet;
 
 const SETTINGS: fn() -> TrialSettings = || TrialSettings {
     share: Propensity::new(0.5).unwrap(),
@@ -368,4 +369,32 @@ fn few_trials_of_lessons_without_an_effect_end_with_a_change() {
     let wrong = wrong.count();
     // Alpha is 0.1 in each direction; findings have to survive an odds ratio of 1.5 besides.
     assert!(wrong as u64 <= RUNS / 10, "{wrong} of {RUNS}");
+}
+
+#[test]
+fn lessons_that_came_from_forgotten_sessions_alone_go_and_others_lose_that_evidence() {
+    let served = Playbook::default();
+    let mut trials = LiveTrials::default();
+    for (text, who) in [("Be brief.", [1, 2, 3]), ("Use metres.", [1, 1, 1]), ("Write in German.", [4, 1, 4])] {
+        for (at, teacher) in who.into_iter().enumerate() {
+            trials.offer("r", &proposal(text, &format!("run-a/ep-{teacher}-{at}")), teacher, &served);
+        }
+    }
+    assert_eq!(trials.begin(1).unwrap().entry.lesson.line(), "Be brief.");
+    let is_of = |who: u64| move |episode: &str| episode.starts_with(&format!("run-a/ep-{who}-"));
+    let left = |trials: &LiveTrials| -> Vec<(String, usize, usize)> {
+        let line = |one: &LiveCandidate| (one.entry.lesson.line(), one.teachers.len(), one.entry.sources.len());
+        trials.candidates().iter().map(line).collect()
+    };
+    let gone = trials.forget(is_of(1), &[1].into());
+    assert_eq!(gone, ForgottenLessons { candidates: 1, ..ForgottenLessons::default() });
+    assert_eq!(left(&trials), [("Write in German.".to_owned(), 1, 2)]);
+    assert_eq!(trials.on_trial()[0].entry.sources.len(), 2, "it has evidence of others");
+    // A session of a user of whom others are left.
+    let gone = trials.forget(|episode| episode == "run-a/ep-4-0", &BTreeSet::new());
+    assert_eq!((gone, left(&trials)), (ForgottenLessons::default(), vec![("Write in German.".to_owned(), 1, 1)]));
+    trials.forget(is_of(2), &BTreeSet::new());
+    let gone = trials.forget(is_of(3), &BTreeSet::new());
+    assert_eq!(gone, ForgottenLessons { trials: 1, ..ForgottenLessons::default() });
+    assert!(trials.on_trial().is_empty());
 }

@@ -1,0 +1,153 @@
+//! Forgets what somebody said: removes it from every record and file of a data folder.
+//!
+//! [`request`] says whose, [`select`] finds the sessions, [`lessons`] what was learned from them, [`draws`] what trials keep, [`traces`] what files beside the database have. The
+//! records go in one transaction of the store, which notes the episodes; then the files go, and the note last. A process that is killed in between
+//! leaves the note, and the next forgetting does the rest.
+
+mod draws;
+mod lessons;
+mod request;
+mod select;
+#[cfg(test)]
+mod tests;
+mod traces;
+
+pub use lessons::CitedLesson;
+pub use request::{ForgetError, ForgetRequest, ForgetScope};
+
+use crate::serve::{capture_store, settle_live, spool_of};
+use crate::workspace::{hold_folder, ledger_key_of};
+use crate::{AppError, Workspace, WorkspaceSettings};
+use clawhost_core::{
+    Clock, ForgettingStore as _, Forgotten, LeaseMode, LeaseSubject, Leases as _, Retention as _, StoreError,
+};
+use clawhost_gateway::{clear_spool, settle};
+use clawhost_learn::live::trials::ForgottenLessons;
+use clawhost_store::{FileLeases, Store, StoreOptions};
+use select::Selection;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A completed forgetting, or a rehearsal of one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ForgetReport {
+    /// The data folder.
+    pub folder: String,
+    /// Whether this is a rehearsal: nothing was removed.
+    #[serde(rename = "dry_run")]
+    pub is_rehearsal: bool,
+    /// What was asked for.
+    pub what: String,
+    /// The episodes, as `RUN/EPISODE`, the sessions in progress among them.
+    pub episodes: Vec<String>,
+    /// What is removed from the records, by kind.
+    pub removed: Forgotten,
+    /// Lessons that came from these sessions alone and go.
+    pub lessons: ForgottenLessons,
+    /// Lessons of playbooks that cite these sessions. They stay.
+    pub cited: Vec<CitedLesson>,
+    /// Decisions that are removed from the logs of routers.
+    pub logged_decisions: u64,
+    /// Logs of gateways that are removed: they may quote lessons and names.
+    pub logs: u64,
+    /// Episodes that cannot be read, so that nobody knows whose they are. They stay.
+    pub unreadable: Vec<String>,
+    /// Episodes of an earlier forgetting that was interrupted. `None`: there is none.
+    pub interrupted: Option<Vec<String>>,
+    /// Bytes of records and their blobs before.
+    pub bytes_before: u64,
+    /// Bytes of records and their blobs afterwards. `None`: nothing was removed.
+    pub bytes_after: Option<u64>,
+}
+
+/// Forgets what somebody said, or rehearses it. A rehearsal may run beside a gateway.
+///
+/// # Errors
+/// There is no database, nothing of it is there, a name means several, a gateway or another process uses the folder, or the folder cannot be
+/// written. What was removed until then is gone, and the next forgetting does the rest.
+pub async fn forget(folder: &Path, request: &ForgetRequest, clock: Arc<dyn Clock>) -> Result<ForgetReport, AppError> {
+    request.check()?;
+    drop(Workspace::read(folder)?);
+    if request.is_rehearsal {
+        let settings = WorkspaceSettings { clock: Some(clock), ..WorkspaceSettings::new(folder) };
+        let workspace = Workspace::open(settings)?;
+        settle_live(&workspace, false).await?;
+        return rehearse(folder, request, &workspace.store()).await;
+    }
+    refuse_gateway(folder)?;
+    let _held = hold_folder(folder, LeaseMode::Exclusive)?;
+    let options = StoreOptions { ledger_key: ledger_key_of(folder)?, ..StoreOptions::default() };
+    let store = Arc::new(Store::open(folder, options)?);
+    settle(capture_store(&store, folder), &spool_of(folder), clock, false).await?;
+    let (selection, mut report) = planned(folder, request, &store).await?;
+    if selection.is_empty() && report.interrupted.is_none() {
+        return Err(request.not_found(folder).into());
+    }
+    if !selection.is_empty() {
+        report.removed = store.forget(selection.forgetting).await?;
+    }
+    finish(folder, &store, &mut report).await?;
+    Ok(report)
+}
+
+async fn rehearse(folder: &Path, request: &ForgetRequest, store: &Store) -> Result<ForgetReport, AppError> {
+    let (selection, mut report) = planned(folder, request, store).await?;
+    if selection.is_empty() && report.interrupted.is_none() {
+        return Err(request.not_found(folder).into());
+    }
+    report.removed = store.rehearse_forgetting(selection.forgetting).await?;
+    let episodes: BTreeSet<String> = report.episodes.iter().cloned().collect();
+    report.logged_decisions = traces::decisions(folder, &episodes)?;
+    report.logs = traces::logs(folder);
+    Ok(report)
+}
+
+/// What would be forgotten, and the report before anything is.
+async fn planned(folder: &Path, request: &ForgetRequest, store: &Store) -> Result<(Selection, ForgetReport), AppError> {
+    let interrupted = store.unfinished_forgetting().await?;
+    let holdings = store.holdings().await?;
+    let reader = Workspace::read(folder)?;
+    let selection = Selection::of(&*reader, request)?;
+    let episodes: BTreeSet<String> = selection.episodes();
+    let report = ForgetReport {
+        folder: folder.display().to_string(),
+        is_rehearsal: request.is_rehearsal,
+        what: request.to_string(),
+        cited: lessons::cited(&*reader, &episodes)?,
+        episodes: episodes.into_iter().collect(),
+        removed: Forgotten::default(),
+        lessons: selection.lessons,
+        logged_decisions: 0,
+        logs: 0,
+        unreadable: selection.unreadable.clone(),
+        interrupted,
+        bytes_before: holdings.database_bytes + holdings.blobs.1,
+        bytes_after: None,
+    };
+    Ok((selection, report))
+}
+
+/// Removes the traces of what was forgotten in files: of this forgetting, and of those that were interrupted.
+async fn finish(folder: &Path, store: &Store, report: &mut ForgetReport) -> Result<(), AppError> {
+    // Everything that was forgotten and may have traces. What learned from these episodes is told here.
+    let episodes: BTreeSet<String> = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
+    report.logged_decisions = traces::remove_decisions(folder, &episodes)?;
+    report.logs = traces::remove_logs(folder)?;
+    clear_spool(&spool_of(folder))?;
+    report.removed.blobs = store.finish_forgetting().await?;
+    let holdings = store.holdings().await?;
+    report.bytes_after = Some(holdings.database_bytes + holdings.blobs.1);
+    Ok(())
+}
+
+/// A gateway remembers sessions, responses and lessons in memory, and would write them again.
+fn refuse_gateway(folder: &Path) -> Result<(), AppError> {
+    let lease = FileLeases::new(folder).acquire(&LeaseSubject::Gateway, LeaseMode::Shared);
+    match lease {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(ForgetError::GatewayRuns { folder: folder.display().to_string() }.into()),
+        Err(error) => Err(StoreError::into(error)),
+    }
+}
