@@ -43,6 +43,7 @@ mod endpoint;
 mod evolve;
 mod failures;
 mod feedback;
+mod forget;
 mod full_disk;
 mod help;
 mod hidden_rules;

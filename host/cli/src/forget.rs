@@ -95,25 +95,11 @@ fn text(out: &mut impl Write, report: &ForgetReport) -> std::io::Result<()> {
     } = report.removed;
     let ForgottenLessons { candidates, trials, ended } = report.lessons;
     let lines = [
-        counts(&[
-            (episodes, "episode"),
-            (in_progress, "session in progress"),
-            (verdicts, "verdict"),
-            (exchanges, "exchange"),
-        ]),
-        counts(&[
-            (feedback, "waiting verdict"),
-            (responses, "stored response"),
-            (names, "name of answers and sessions"),
-        ]),
-        counts(&[(memories, "memory"), (trajectories, "trajectory"), (blobs, "file")]),
-        counts(&[(candidates, "lesson that waited"), (trials, "lesson on trial"), (ended, "lesson that was dropped")]),
-        counts(&[
-            (decisions, "waiting decision of routers"),
-            (report.logged_decisions, "logged decision of routers"),
-            (draws, "waiting draw of trials"),
-            (report.logs, "log of gateways"),
-        ]),
+        counts(&[(episodes, "episode"), (in_progress, "open session"), (verdicts, "verdict"), (exchanges, "exchange")]),
+        counts(&[(feedback, "waiting verdict"), (responses, "stored response"), (names, "name"), (memories, "memory")]),
+        counts(&[(trajectories, "trajectory"), (blobs, "file"), (report.logs, "gateway log")]),
+        counts(&[(candidates, "waiting lesson"), (trials, "tried lesson"), (ended, "dropped lesson")]),
+        counts(&[(decisions + report.logged_decisions, "router decision"), (draws, "waiting draw")]),
     ];
     for line in lines.iter().filter(|line| !line.is_empty()) {
         writeln!(out, "{}{line}", row(verb))?;
