@@ -9,11 +9,18 @@
 )]
 
 mod bench;
+#[path = "../common/client.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod client;
 #[path = "../common/compiled.rs"]
 mod compiled;
 #[path = "../common/guests.rs"]
 mod guests;
+#[path = "../common/stub.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod stub;
 
+mod meaning;
 mod namesakes;
 mod resuming;
 mod tuning;

@@ -9,6 +9,7 @@
 )]
 
 mod doors;
+mod embeddings;
 mod streams;
 #[path = "../common/stub.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]

@@ -10,7 +10,7 @@ use crate::routers::{RouterPluginSource, RouterPlugins, Settling, component_of, 
 use crate::served_models::ServedModels;
 use crate::tls::identity;
 use crate::{AppError, RequestError, ServeRequest};
-use clawhost_core::Digest;
+use clawhost_core::{Digest, EmbeddingModel};
 use clawhost_gateway::{GatewayChange, Running, ServedModel};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,11 @@ impl Configuration {
     pub(crate) fn aliases(&self) -> Aliases {
         let all = self.models.all().into_iter().map(|model| model.alias).collect();
         Aliases { all, without_prices: self.models.without_prices() }
+    }
+
+    /// The model of `skills.embeddings`.
+    pub(crate) fn embeddings(&self) -> Option<Arc<dyn EmbeddingModel>> {
+        self.models.embeddings().map(|model| model as Arc<dyn EmbeddingModel>)
     }
 
     /// What the file says, beside the request.
@@ -256,6 +261,8 @@ pub(crate) async fn watch(watch: Watch) {
                 false => None,
             };
             take_over(&configuration, plugins, &running, (&announced, unguided)).await;
+            let embeddings = configuration.lock().unwrap_or_else(PoisonError::into_inner).embeddings();
+            guide.guide.set_embeddings(embeddings);
         }
     }
 }

@@ -209,6 +209,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     }
     let secret = workspace.draw_key()?;
     let guide = Arc::new(LiveGuide::new(&folder, mode, &section, (file.learning.clone(), secret))?);
+    guide.set_embeddings(configuration.embeddings());
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
@@ -238,6 +239,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let started_at = workspace.clock().now_ms();
     let announced = Arc::new(announce(&folder, (running.address(), certificate), started_at, aliases)?);
     let asked = Arc::new(Notify::new());
+    let vectors = tokio::spawn(guide.clone().make_vectors(workspace.clock()));
     let watching = Watch {
         running: Arc::downgrade(&running),
         configuration,
@@ -251,7 +253,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     };
     let watching = tokio::spawn(watch(watching));
     let learning = scoring.map(|scoring| tokio::spawn(scoring.run())).into_iter();
-    let learning = learning.chain(std::iter::once(tokio::spawn(learner.run())));
+    let learning = learning.chain([tokio::spawn(learner.run()), vectors]);
     let weights = weights.map(|weights| {
         let running = Arc::downgrade(&running);
         tokio::spawn(weights.run(move || running.upgrade().map_or(0, |running| running.counts().recorded)))

@@ -3,7 +3,7 @@
 
 use crate::background::FormerWeights;
 use crate::events::EventSink;
-use crate::gateway_file::{GatewayFile, ModelSection};
+use crate::gateway_file::{GATEWAY_FILE, GatewayFile, ModelSection};
 use crate::live::LearnedPlace;
 use crate::models::{ModelFactory, ServedOptions, folder_name, is_endpoint, local_folder};
 use crate::own_models::OwnModels;
@@ -14,11 +14,14 @@ use crate::{AppError, RequestError};
 use clawhost_core::Secret;
 use clawhost_gateway::{Candidate, ModelSource, ServedModel, check_models};
 use clawhost_model::LocalModel;
-use clawhost_providers::key_from_file;
+use clawhost_providers::{UpstreamEmbeddings, key_from_file};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Most bytes of an alias in a message.
+const SHOWN_BYTES: usize = 60;
 
 /// Opens models for a gateway, and keeps those that are open.
 pub(crate) struct ServedModels {
@@ -37,6 +40,8 @@ pub(crate) struct ServedModels {
     learned: Option<LearnedModel>,
     /// The adapters of scopes that answer in its place.
     own: Option<OwnModels>,
+    /// The model of `skills.embeddings`.
+    embeddings: Option<Arc<UpstreamEmbeddings>>,
 }
 
 /// A model whose weights learn while it serves.
@@ -201,6 +206,7 @@ impl ServedModels {
             configured: BTreeMap::new(),
             own: learned.as_ref().filter(|one| one.is_of_scopes).map(|one| OwnModels::new(one.place.clone())),
             learned,
+            embeddings: None,
         })
     }
 
@@ -357,15 +363,41 @@ impl ServedModels {
             let router = ServedRouter::open(&name, self.routers.get(&name), has_alias, &self.factory, events)?;
             routers.insert(name, router);
         }
-        check_models(&self.listed(&file.models, &opened, &routers))?;
+        let models = self.listed(&file.models, &opened, &routers);
+        check_models(&models)?;
+        let embeddings = self.embeddings_of(&models, file)?;
         // Nothing can fail from here on.
         routers.values_mut().for_each(ServedRouter::take_over);
         (self.sections, self.configured, self.routers) = (file.models.clone(), opened, routers);
+        self.embeddings = embeddings;
         if let Some(own) = &mut self.own {
             own.look(true);
         }
         self.refresh_own();
         Ok(self.all())
+    }
+
+    /// The model of `skills.embeddings` under the configuration that counts.
+    pub(crate) fn embeddings(&self) -> Option<Arc<UpstreamEmbeddings>> {
+        self.embeddings.clone()
+    }
+
+    /// The model of `skills.embeddings`, among these models. The known one if it is the same, so that its vectors stay.
+    fn embeddings_of(
+        &self,
+        models: &[ServedModel],
+        file: &GatewayFile,
+    ) -> Result<Option<Arc<UpstreamEmbeddings>>, AppError> {
+        let Some(alias) = &file.skills.embeddings else { return Ok(None) };
+        let wrong = |what: &str| RequestError::File {
+            path: GATEWAY_FILE.to_owned(),
+            why: format!("skills.embeddings: {what} `{}`", clawhost_core::escaped(alias, SHOWN_BYTES)),
+        };
+        let served = models.iter().find(|model| model.alias == *alias).ok_or_else(|| wrong("there is no model"))?;
+        let no_api = || wrong("there is no API for /embeddings at");
+        let (upstream, model) = served.embeddings().ok_or_else(no_api)?;
+        let known = self.embeddings.clone().filter(|known| known.is(upstream, model));
+        Ok(Some(known.unwrap_or_else(|| Arc::new(UpstreamEmbeddings::new(upstream.clone(), model)))))
     }
 
     fn open(
@@ -470,5 +502,22 @@ mod tests {
         let [ServedModel { first, then, .. }] = models.as_slice() else { panic!("{models:?}") };
         assert_eq!((first.retries, first.max_context, then.len()), (2, Some(4096), 0));
         assert_eq!(first.prices, Some(Prices { input: 1.5, output: 6.0 }));
+    }
+
+    #[test]
+    fn guidance_is_found_with_a_served_model_that_has_embeddings() {
+        let settings = crate::models::ModelSettings::default();
+        let factory = ModelFactory::new(settings, &BudgetSpec::default(), 1, KnownSecrets::default());
+        let requested = ["e=openai:embed@http://127.0.0.1:1/v1".to_owned(), "c=anthropic:c@http://127.0.0.1:1/v1".to_owned()];
+        let mut served = ServedModels::new(factory, &requested, (false, 0), None, &Silent).unwrap();
+        let mut under = |text: &str| served.under(&GatewayFile::parse(text).unwrap(), &Silent).map(|_| served.embeddings());
+        assert!(under("").unwrap().is_none());
+        let one = under("[skills]\nembeddings = \"e\"").unwrap().unwrap();
+        let same = under("[skills]\nembeddings = \"e\"\nbank = true").unwrap().unwrap();
+        assert!(Arc::ptr_eq(&one, &same), "its vectors stay");
+        let mut refused = |alias: &str| under(&format!("[skills]\nembeddings = \"{alias}\"")).unwrap_err().to_string();
+        assert!(refused("other").contains("skills.embeddings: there is no model `other`"));
+        assert!(refused("c").contains("skills.embeddings: there is no API for /embeddings at `c`"));
+        assert!(under("").unwrap().is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! What a gateway added to the system text of a session's requests.
 
-use clawhost_core::{Digest, Drawn, PlaybookRecord, estimated_tokens};
+use clawhost_core::{Digest, Drawn, PlaybookRecord, Retrieval, estimated_tokens};
 use serde::{Deserialize, Serialize};
 
 /// A version of a playbook, by name and number.
@@ -23,6 +23,9 @@ pub struct Guided {
     /// Entries of the playbook that were drawn for the session, with their propensities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<Drawn>,
+    /// How entries were found. `None`: by words, and there is no embedding model, or nothing that it could find.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieval: Option<Retrieval>,
     /// Digest of the text.
     pub digest: Digest,
     /// The text, in the record of the first exchange of a session that has it. Empty if everything was held out.
@@ -33,13 +36,19 @@ pub struct Guided {
 impl Guided {
     /// Guidance with its text.
     pub fn new(by: Option<GuidedBy>, shown: Vec<String>, text: String) -> Self {
-        Self { by, shown, drawn: Vec::new(), digest: Digest::of(text.as_bytes()), text: Some(text) }
+        Self { by, shown, drawn: Vec::new(), retrieval: None, digest: Digest::of(text.as_bytes()), text: Some(text) }
     }
 
     /// The same with entries that were drawn.
     #[must_use]
     pub fn with_drawn(self, drawn: Vec<Drawn>) -> Self {
         Self { drawn, ..self }
+    }
+
+    /// The same, with how its entries were found.
+    #[must_use]
+    pub fn found_by(self, retrieval: Option<Retrieval>) -> Self {
+        Self { retrieval, ..self }
     }
 
     /// What models see of it, if that is anything.
@@ -71,6 +80,7 @@ impl Guided {
             text: self.text.clone().unwrap_or_default(),
             shown: self.shown.clone(),
             drawn: self.drawn.clone(),
+            retrieval: self.retrieval,
             propensity: 1.0,
         }
     }

@@ -172,6 +172,16 @@ pub struct Drawn {
     pub propensity: Option<f64>,
 }
 
+/// How entries were found that conditions did not decide about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retrieval {
+    /// By words alone, although there is an embedding model: it did not answer in time.
+    Words,
+    /// By words and by the vectors of an embedding model.
+    Embeddings,
+}
+
 /// The playbook part of a policy's prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlaybookRecord {
@@ -186,6 +196,9 @@ pub struct PlaybookRecord {
     /// Eligible entries that were randomised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<Drawn>,
+    /// How entries were found. `None`: by words, and there is no embedding model, or nothing that it could find.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieval: Option<Retrieval>,
     /// Probability that a randomised entry is shown that has none of its own.
     #[serde(default)]
     pub propensity: f64,

@@ -211,6 +211,19 @@ impl ServedModel {
         Some(Self { alias: self.alias.clone(), first, then, routing: self.routing.clone() })
     }
 
+    /// What answers requests of a dialect that are no conversations and are passed on. Always the first endpoint of it, since vectors and log-probs of
+    /// two models cannot be compared. `None`: there is no such endpoint, or a router chooses between models.
+    pub(crate) fn passes_to(&self, dialect: Dialect) -> Option<(&Candidate, (&Arc<Upstream>, &str, bool))> {
+        let all = self.candidates().filter(|_| self.routing.is_none());
+        all.filter_map(|candidate| Some((candidate, candidate.source.speaks(dialect)?))).next()
+    }
+
+    /// The endpoint that answers its `/v1/embeddings`, and the model's name there.
+    pub fn embeddings(&self) -> Option<(&Arc<Upstream>, &str)> {
+        let (_, (upstream, model, _)) = self.passes_to(Dialect::OpenAi)?;
+        Some((upstream, model))
+    }
+
     pub(crate) fn candidates(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(&self.first).chain(&self.then)
     }

@@ -4,7 +4,7 @@
 use crate::Entry;
 use crate::harness::{Chosen, PlaybookView};
 use crate::memory::{ScopeMemory, remembered};
-use crate::playbook::{Index, LESSONS_HEADING, Playbook, RELEVANT_SHARE, TOKEN_BUDGET, safety::escape};
+use crate::playbook::{Index, LESSONS_HEADING, Playbook, Query, TOKEN_BUDGET, prose_text, safety::escape};
 use crate::{EntryId, Lesson, Skill, estimated_tokens};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,16 +72,23 @@ impl GuidanceSources {
         self.skills.len()
     }
 
-    /// The guidance for a session. `text`: what its user asked. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry
+    /// The texts of entries and skills that an embedding model may compare with what a session asks.
+    pub fn prose_texts(&self) -> impl Iterator<Item = &str> {
+        let entries = self.playbook.iter().flat_map(PlaybookView::entries).chain(&self.skills);
+        entries.filter_map(|entry| prose_text(&entry.lesson))
+    }
+
+    /// The guidance for a session. `query`: what its user asks. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry
     /// of the playbook is shown, if that is drawn for the session.
-    pub fn guide(
+    pub fn guide<'q>(
         &self,
         memory: &[ScopeMemory],
-        (drawn_by, text): (u64, &str),
+        (drawn_by, query): (u64, impl Into<Query<'q>>),
         draw: impl Fn(&Entry) -> Option<bool>,
     ) -> SessionGuidance {
-        let (memory, mut shown) = remembered(memory, text, self.budget / MEMORY_SHARE);
-        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(drawn_by, text, draw));
+        let query = query.into();
+        let (memory, mut shown) = remembered(memory, query, self.budget / MEMORY_SHARE);
+        let chosen: Option<Chosen> = self.playbook.as_ref().map(|view| view.choose_drawn(drawn_by, query, draw));
         let lessons = chosen.as_ref().map(|chosen| chosen.text.as_str()).unwrap_or_default();
         shown.extend(chosen.iter().flat_map(|chosen| chosen.shown.iter().map(|id| id.0.clone())));
         let has_lessons = !lessons.is_empty();
@@ -89,7 +96,7 @@ impl GuidanceSources {
         let held_out = chosen.as_ref().map_or(0, |chosen| chosen.held_out_tokens);
         let heading = if lessons.is_empty() && held_out > 0 { estimated_tokens(LESSONS_HEADING) } else { 0 };
         let taken = estimated_tokens(lessons) + held_out + heading;
-        let skills = self.applying(text, self.budget.saturating_sub(taken));
+        let skills = self.applying(query, self.budget.saturating_sub(taken));
         shown.extend(skills.iter().map(|skill| named(skill)));
         let prompts = skills.iter().map(|skill| skill.lesson.prompt());
         let skills = match skills.is_empty() {
@@ -107,13 +114,11 @@ impl GuidanceSources {
     }
 
     /// The most relevant skills that fit.
-    fn applying(&self, text: &str, tokens: u64) -> Vec<&Entry> {
+    fn applying(&self, query: Query<'_>, tokens: u64) -> Vec<&Entry> {
         let mut room = tokens.saturating_sub(estimated_tokens(SKILLS_HEADING));
         let mut chosen = Vec::new();
-        for hit in self.index.relevant(text) {
-            let Some(skill) =
-                self.skills.get(hit.position).filter(|_| hit.score >= RELEVANT_SHARE && chosen.len() < SKILLS)
-            else {
+        for hit in self.index.relevant(query) {
+            let Some(skill) = self.skills.get(hit.position).filter(|_| hit.applies && chosen.len() < SKILLS) else {
                 continue;
             };
             if let Some(left) = room.checked_sub(skill.lesson.tokens()) {

@@ -15,6 +15,7 @@ fn record(digest: Digest, chosen: Chosen) -> PlaybookRecord {
         text: chosen.text,
         shown: chosen.shown.into_iter().map(|id| id.0).collect(),
         drawn: chosen.drawn.into_iter().map(|(id, shown)| Drawn { entry: id.0, shown, propensity: None }).collect(),
+        retrieval: None,
         propensity: chosen.propensity,
     }
 }
@@ -74,6 +75,7 @@ impl Guidance for Arms {
                 text: String::new(),
                 shown: Vec::new(),
                 drawn: Vec::new(),
+                retrieval: None,
                 propensity: 1.0,
             },
         }

@@ -77,6 +77,7 @@ impl ChatPolicy {
             text: String::new(),
             shown: Vec::new(),
             drawn: Vec::new(),
+            retrieval: None,
             propensity: 0.0,
         };
         PolicyRecord {

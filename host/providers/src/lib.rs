@@ -8,6 +8,7 @@
 //! wait is bounded.
 
 mod dialect;
+mod embeddings;
 mod endpoint;
 mod error;
 mod gateway_client;
@@ -23,6 +24,7 @@ mod teacher;
 mod upstream;
 
 pub use dialect::Dialect;
+pub use embeddings::UpstreamEmbeddings;
 pub use endpoint::{Endpoint, EndpointConfig};
 pub use error::ProviderError;
 pub use gateway_client::{GatewayClient, GatewayStream};

@@ -187,6 +187,16 @@ impl Upstream {
         self.base.origin().ascii_serialization()
     }
 
+    /// The keys of the process.
+    pub(crate) fn known(&self) -> &KnownSecrets {
+        &self.config.known
+    }
+
+    /// The address up to and including the version.
+    pub(crate) fn base_url(&self) -> &str {
+        self.config.base_url.trim_end_matches('/')
+    }
+
     /// Whether it has a key of its own.
     pub fn has_key(&self) -> bool {
         self.config.key.is_some()

@@ -13,6 +13,7 @@
 pub mod anthropic;
 pub mod completions;
 pub mod context;
+pub mod embeddings;
 pub mod guidance;
 mod kept;
 pub mod openai;

@@ -4,14 +4,19 @@ use super::bank::bank;
 use super::book::of_session;
 use super::learning::{Drawing, LearningSection, Plan, trials_of};
 use super::section::{LiveMode, SkillsSection};
+use super::text_vectors::{Asked, TEXT_BYTES, TextVectors, remembered_texts, texts};
 use crate::playbooks::{SkillStamp, chosen, document, pick, read_playbook, skill_stamp, worth};
 use crate::{AppError, RequestError};
 use async_trait::async_trait;
-use clawhost_core::{Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Role, TrialsReader as _};
+use clawhost_core::{
+    Clock, Embedding, EmbeddingModel, Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Retrieval, Role,
+    TrialsReader as _,
+};
 use clawhost_gateway::{GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
 use clawhost_learn::Entry;
 use clawhost_learn::guidance::{GuidanceSources, ServedPlaybook};
 use clawhost_learn::memory::ScopeMemory;
+use clawhost_learn::playbook::{Meaning, Query};
 use clawhost_store::Reader;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -60,6 +65,7 @@ pub(crate) struct LiveGuide {
     folder: PathBuf,
     learning: Learning,
     serving: RwLock<Arc<Serving>>,
+    vectors: TextVectors,
     /// An idle reader of the data folder.
     idle: Arc<Mutex<Option<Reader>>>,
 }
@@ -140,6 +146,7 @@ impl LiveGuide {
             folder: folder.to_owned(),
             learning,
             serving: RwLock::new(Arc::new(serving)),
+            vectors: TextVectors::default(),
             idle: Arc::new(Mutex::new(Some(reader))),
         })
     }
@@ -185,6 +192,27 @@ impl LiveGuide {
         reading(&self.idle, &self.folder, |reader| playbook_name(reader, serving.mode, section))
     }
 
+    /// Takes the model of `skills.embeddings`. `None`: entries are found by words alone.
+    pub(crate) fn set_embeddings(&self, model: Option<Arc<dyn EmbeddingModel>>) {
+        if self.vectors.set_model(model) {
+            self.want_vectors();
+        }
+    }
+
+    /// Makes the vectors of the served texts until it is dropped.
+    pub(crate) async fn make_vectors(self: Arc<Self>, clock: Arc<dyn Clock>) {
+        self.vectors.run(|| clock.now_ms()).await;
+    }
+
+    /// Has vectors made of what is served.
+    fn want_vectors(&self) {
+        let serving = self.serving();
+        if serving.mode != LiveMode::Observe {
+            let all = std::iter::once(&serving.newest).chain(&serving.previous);
+            self.vectors.want(all.flat_map(|served| served.sources.prose_texts()));
+        }
+    }
+
     fn serving(&self) -> Arc<Serving> {
         self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -207,6 +235,7 @@ impl LiveGuide {
         let has_changed = changed.is_some();
         if let Some(serving) = changed {
             *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(serving);
+            self.want_vectors();
         }
         Ok(has_changed)
     }
@@ -282,11 +311,11 @@ fn made(
     Ok(Serving { mode, cache_ms: section.cache_ms(), newest, previous, drawing, made_from })
 }
 
-/// What its user asks for in a conversation: the first message of the user and the last one.
-fn query(request: &ModelRequest) -> String {
+/// What its user asks for in a conversation: the first message of the user and the last one, each up to a half of so many bytes.
+fn query(request: &ModelRequest, bytes: usize) -> String {
     let said: Vec<&Message> = request.messages.iter().filter(|message| message.role == Role::User).collect();
     let ends = said.first().into_iter().chain(said.last().filter(|_| said.len() > 1));
-    let part = QUERY_BYTES / 2;
+    let part = bytes / 2;
     let cut = |message: &&Message| {
         let text = message.plain_text();
         let end = (0..=part.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -295,9 +324,39 @@ fn query(request: &ModelRequest) -> String {
     ends.map(cut).collect::<Vec<_>>().join("\n")
 }
 
+/// What a session asks, with its meaning if that is known.
+struct SessionQuery<'a> {
+    text: String,
+    vectors: &'a TextVectors,
+    asked: Asked,
+}
+
+impl SessionQuery<'_> {
+    /// How entries are found.
+    fn retrieval(&self) -> Option<Retrieval> {
+        match self.asked {
+            Asked::Nothing => None,
+            Asked::Vector(_) => Some(Retrieval::Embeddings),
+            Asked::Failed => Some(Retrieval::Words),
+        }
+    }
+
+    fn vector(&self) -> Option<&Embedding> {
+        match &self.asked {
+            Asked::Vector(vector) => Some(vector),
+            Asked::Nothing | Asked::Failed => None,
+        }
+    }
+}
+
 impl Serving {
     /// The guidance of a session: what is drawn for it, then what is chosen.
-    fn choose(&self, memory: &[ScopeMemory], guiding: &Guiding<'_>) -> Result<GuidanceChoice, AppError> {
+    fn choose(
+        &self,
+        memory: &[ScopeMemory],
+        guiding: &Guiding<'_>,
+        asked: &SessionQuery<'_>,
+    ) -> Result<GuidanceChoice, AppError> {
         let drawing = self.drawing.as_ref().filter(|_| guiding.may_draw);
         let drawing = drawing.map(|drawing| drawing.session(guiding, self.previous.is_some()));
         let version = drawing.as_ref().and_then(|drawing| drawing.version);
@@ -305,7 +364,9 @@ impl Serving {
         let served = previous.unwrap_or(&self.newest);
         let shows = |entry: &Entry| drawing.as_ref().and_then(|drawing| drawing.shows(entry));
         let session = drawing.as_ref().map_or(0, |drawing| drawing.number());
-        let guided = served.sources.guide(memory, (session, &query(guiding.request)), shows);
+        let (least, known) = (self.made_from.section.least_similarity(), |text: &str| asked.vectors.vector(text));
+        let meaning = asked.vector().map(|vector| Meaning { vector, known: &known, least });
+        let guided = served.sources.guide(memory, (session, Query::new(&asked.text, meaning)), shows);
         let number = served.by.as_ref().map_or(0, |by| by.version);
         let recorded = drawing.as_ref().map(|drawing| drawing.recorded(&guided.drawn, number)).transpose()?;
         let (entries, drawn) = recorded.map(|(entries, drawn)| (entries, Some(drawn))).unwrap_or_default();
@@ -313,7 +374,7 @@ impl Serving {
             return Ok(GuidanceChoice { guided: None, drawn });
         }
         let by = served.by.clone().filter(|_| guided.has_lessons || !entries.is_empty());
-        let guided = Guided::new(by, guided.shown, guided.text).with_drawn(entries);
+        let guided = Guided::new(by, guided.shown, guided.text).with_drawn(entries).found_by(asked.retrieval());
         Ok(GuidanceChoice { guided: Some(guided), drawn })
     }
 }
@@ -338,7 +399,12 @@ impl Guide for LiveGuide {
             tracing::error!("the memory of a session cannot be read: {error}");
             Vec::new()
         });
-        serving.choose(&memory, guiding).unwrap_or_else(|error| {
+        self.vectors.want(remembered_texts(&memory));
+        let text = query(guiding.request, QUERY_BYTES);
+        let short = query(guiding.request, TEXT_BYTES);
+        let asked = self.vectors.asked(&short, texts(&serving.newest.sources, &memory), at_ms).await;
+        let asked = SessionQuery { text, vectors: &self.vectors, asked };
+        serving.choose(&memory, guiding, &asked).unwrap_or_else(|error| {
             tracing::error!("a session gets no guidance: {error}");
             GuidanceChoice::default()
         })

@@ -1,7 +1,7 @@
 //! What a gateway gives back to the sessions that it records: guidance from a playbook, from skills and from memory.
 //!
-//! [`guide`] chooses it, [`book`] keeps the memory, [`bank`] has the general skills that ship, [`section`] is the configuration. [`scoring`] judges what
-//! ends, [`learning`] learns lessons from it, and [`weights`] trains a local model with it.
+//! [`guide`] chooses it, [`text_vectors`] has the vectors by which it is found, [`book`] keeps the memory, [`bank`] has the general skills that ship,
+//! [`section`] is the configuration. [`scoring`] judges what ends, [`learning`] learns lessons from it, and [`weights`] trains a local model with it.
 
 mod bank;
 mod book;
@@ -9,6 +9,7 @@ mod guide;
 mod learning;
 mod scoring;
 mod section;
+mod text_vectors;
 mod weights;
 
 pub(crate) use book::{LiveMemory, corrected_episode};

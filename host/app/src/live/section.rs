@@ -9,6 +9,10 @@ const CACHE_SECONDS: u64 = 300;
 /// Longest such time: a day.
 const LONGEST_CACHE_SECONDS: u64 = 24 * 60 * 60;
 
+/// The cosine from which an entry is near what a session asks. Low, because a fitting entry that is missed is lost, while another one only
+/// competes for the budget.
+const LEAST_SIMILARITY: f64 = 0.4;
+
 /// How much a gateway does beside recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LiveMode {
@@ -64,7 +68,7 @@ impl<'de> Deserialize<'de> for LiveMode {
 }
 
 /// What guidance is made of.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkillsSection {
     /// The playbook. `None`: the only one, if there is one alone.
@@ -79,6 +83,10 @@ pub struct SkillsSection {
     pub token_budget: Option<u64>,
     /// Seconds without a request after which a session may get other guidance: its endpoint has forgotten the beginning by then.
     pub cache_seconds: Option<u64>,
+    /// The alias of a model that answers `/v1/embeddings`: entries are found by meaning, too. `None`: by words alone.
+    pub embeddings: Option<String>,
+    /// The cosine of two vectors from which an entry is near what a session asks. It depends on the model.
+    pub least_similarity: Option<f64>,
 }
 
 impl SkillsSection {
@@ -91,12 +99,23 @@ impl SkillsSection {
         if self.cache_seconds.is_some_and(|seconds| seconds > LONGEST_CACHE_SECONDS) {
             return Err(format!("skills.cache_seconds: must be from 0 to {LONGEST_CACHE_SECONDS}"));
         }
+        if self.least_similarity.is_some_and(|least| !(0.0..=1.0).contains(&least)) {
+            return Err("skills.least_similarity: must be from 0 to 1".to_owned());
+        }
+        if self.least_similarity.is_some() && self.embeddings.is_none() {
+            return Err("skills.least_similarity: name a model in `embeddings`, too".to_owned());
+        }
         Ok(())
     }
 
     /// Most estimated tokens of a session's guidance.
     pub(crate) fn tokens(&self) -> u64 {
         self.token_budget.unwrap_or(GUIDANCE_TOKENS)
+    }
+
+    /// The cosine from which an entry is near what a session asks.
+    pub(crate) fn least_similarity(&self) -> f64 {
+        self.least_similarity.unwrap_or(LEAST_SIMILARITY)
     }
 
     /// Milliseconds after which an endpoint has forgotten the beginning of a conversation.
@@ -126,5 +145,9 @@ mod tests {
         check("[skills]\ntoken_budget = 10", Err("skills.token_budget: must be from 50 to 20000"));
         check("[skills]\ncache_seconds = 100000", Err("skills.cache_seconds"));
         check("[skills]\nfolder = \"a\"", Err("did you mean `folders`?"));
+        check("[skills]\nembeddings = \"e\"\nleast_similarity = 0.3", Ok(LiveMode::Observe));
+        check("[skills]\nembeddings = \"e\"\nleast_similarity = 1.5", Err("skills.least_similarity: must be from 0 to 1"));
+        check("[skills]\nembeddings = \"e\"\nleast_similarity = nan", Err("skills.least_similarity"));
+        check("[skills]\nleast_similarity = 0.3", Err("name a model in `embeddings`, too"));
     }
 }

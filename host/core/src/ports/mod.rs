@@ -1,6 +1,7 @@
 //! Ports: the traits between the learning loop and the adapters, one file per subject.
 
 mod clock;
+mod embedding;
 mod environment;
 mod episode_store;
 mod feedback;
@@ -27,6 +28,7 @@ mod token_model;
 mod trials;
 
 pub use clock::Clock;
+pub use embedding::{Embedding, EmbeddingModel, InvalidEmbedding, MOST_DIMENSIONS};
 pub use environment::{
     Environment, EnvironmentDescription, EpisodeRecords, LiveEpisode, ModelCallSource, Opening, StartParams, Status,
     StepResult,

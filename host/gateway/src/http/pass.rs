@@ -21,8 +21,7 @@ use std::sync::Arc;
 /// The header of a count that is an estimate.
 const ESTIMATE: &str = "x-clawhost-estimate";
 
-/// Passes a request on to an endpoint of its dialect, with the model's name there. Always to the first one of the alias: vectors and
-/// log-probs of two models cannot be compared. So a router, which chooses between models, passes nothing on.
+/// Passes a request on to an endpoint of its dialect, with the model's name there.
 pub(crate) async fn forward(
     gateway: &Inner,
     served: &ServedModel,
@@ -30,9 +29,7 @@ pub(crate) async fn forward(
     (client, headers, observation): (&Client, &HeaderMap, &Observation),
     body: &Bytes,
 ) -> Result<Response<Body>, Refusal> {
-    let all = served.candidates().filter(|_| served.routing.is_none());
-    let mut able = all.filter_map(|candidate| Some((candidate, candidate.source.speaks(dialect)?)));
-    let Some((candidate, (upstream, model, passes_key))) = able.next() else {
+    let Some((candidate, (upstream, model, passes_key))) = served.passes_to(dialect) else {
         let why = format!("the model `{}` has no API for {path}", served.alias);
         return Err(Refusal::new(ErrorKind::InvalidRequest, why));
     };

@@ -8,7 +8,7 @@
 //! entries of which one needs the other at most one is drawn in a group. Held out is what cannot be shown without what is held out.
 
 use super::{Admission, HELD_OUT, Harness, MAINTENANCE};
-use crate::playbook::{Candidate as Priced, Index, Playbook, Rendering, fit, needs, render};
+use crate::playbook::{Candidate as Priced, Index, Playbook, Query, Rendering, fit, needs, render};
 use crate::{Entry, EntryId, Status};
 use clawhost_core::{Digest, derive_seed};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +103,11 @@ impl PlaybookView {
         Self { playbook, draws, needs, worth, index, budget, crowd, seed, digest }
     }
 
+    /// The entries that it selects from.
+    pub fn entries(&self) -> &[Entry] {
+        &self.playbook.entries
+    }
+
     /// Digest of everything that determines the selection.
     pub fn digest(&self) -> Digest {
         self.digest
@@ -110,7 +115,7 @@ impl PlaybookView {
 
     /// The entries for one member of a group whose task shows this text. `members` is the size of the group.
     pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
-        let own = self.eligible(group, text);
+        let own = self.eligible(group, text.into());
         let drawn = self.randomised(&own, group);
         let sees = |position: &usize| {
             sees(derive_seed(self.seed, &format!("draw/{}", self.id(*position)), group), member, members)
@@ -120,10 +125,10 @@ impl PlaybookView {
         Chosen { propensity, ..self.chosen(own, &drawn, &hidden) }
     }
 
-    /// The entries for a live session whose conversation shows this text. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
+    /// The entries for a live session that asks this. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
     /// entry on trial that is not drawn is not shown. The room of what is held out stays empty. The propensities are the caller's.
-    pub fn choose_drawn(&self, drawn_by: u64, text: &str, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
-        let own = self.eligible(drawn_by, text);
+    pub fn choose_drawn(&self, drawn_by: u64, query: Query<'_>, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
+        let own = self.eligible(drawn_by, query);
         let draws: BTreeMap<usize, bool> =
             own.iter().filter_map(|position| Some((*position, draw(self.playbook.entries.get(*position)?)?))).collect();
         let drawn = self.first_of_units(draws.keys().copied().collect(), 0);
@@ -132,8 +137,8 @@ impl PlaybookView {
     }
 
     /// The positions that are relevant and fit the budget, on their own account.
-    fn eligible(&self, group: u64, text: &str) -> BTreeSet<usize> {
-        let mut relevant: Vec<usize> = self.index.relevant(text).into_iter().map(|hit| hit.position).collect();
+    fn eligible(&self, group: u64, query: Query<'_>) -> BTreeSet<usize> {
+        let mut relevant: Vec<usize> = self.index.relevant(query).into_iter().map(|hit| hit.position).collect();
         relevant.retain(|position| self.needed(*position).is_some() && self.draw(*position) != Draw::Carried);
         relevant.sort_unstable();
         // Entries on trial use what the measured ones leave of the budget.

@@ -15,7 +15,7 @@ fn episode(observed: &[&str], shown: &[&EntryId]) -> Episode {
     let shown = shown.iter().map(|id| id.0.clone()).collect();
     let digest = clawhost_core::Digest::of(b"");
     let (text, drawn, propensity) = (String::new(), Vec::new(), 1.0);
-    episode.policy.playbook = Some(PlaybookRecord { digest, text, shown, drawn, propensity });
+    episode.policy.playbook = Some(PlaybookRecord { digest, text, shown, drawn, retrieval: None, propensity });
     episode
 }
 

@@ -7,7 +7,7 @@ mod scope;
 
 pub use scope::{InvalidScope, SCOPE_BYTES, Scope, ScopeLevel};
 
-use crate::playbook::Index;
+use crate::playbook::{Index, Query};
 use crate::playbook::safety::{self, Refusal, TextLimits, escape};
 use crate::{Entry, Lesson, estimated_tokens};
 use clawhost_core::Digest;
@@ -105,13 +105,18 @@ pub struct ScopeMemory {
 
 /// The part of a prompt that is remembered, with the ids of what is in it. At most `tokens` estimated tokens. Of each scope relevant
 /// memories come first, newer ones before older ones; scopes share the room in their order.
-pub fn remembered(scopes: &[ScopeMemory], text: &str, tokens: u64) -> (String, Vec<String>) {
+pub fn remembered<'q>(
+    scopes: &[ScopeMemory],
+    query: impl Into<Query<'q>>,
+    tokens: u64,
+) -> (String, Vec<String>) {
+    let query = query.into();
     let (mut parts, mut shown, mut room) = (Vec::new(), Vec::new(), tokens);
     for ScopeMemory { scope, memories } in scopes {
         let heading = scope.level().heading();
         let Some(mut left) = room.checked_sub(estimated_tokens(heading)) else { continue };
         let mut chosen: Vec<usize> = Vec::new();
-        for at in ranked(memories, text) {
+        for at in ranked(memories, query) {
             let Some(memory) = memories.get(at) else { continue };
             if let Some(rest) = left.checked_sub(memory.lesson.tokens()) {
                 left = rest;
@@ -132,11 +137,11 @@ pub fn remembered(scopes: &[ScopeMemory], text: &str, tokens: u64) -> (String, V
     (escape(&parts.join("\n\n")), shown)
 }
 
-/// The positions of memories that may be shown for a text: the relevant ones, then the others without a condition; the newest first among equals.
-fn ranked(memories: &[Memory], text: &str) -> Vec<usize> {
+/// The positions of memories that may be shown for what is asked: the relevant ones, then the others without a condition; the newest first among equals.
+fn ranked(memories: &[Memory], query: Query<'_>) -> Vec<usize> {
     let entry = |memory: &Memory| Entry::new(memory.lesson.clone(), "memory");
     let entries: Vec<Entry> = memories.iter().map(entry).collect();
-    let mut hits = Index::new(&entries).relevant(text);
+    let mut hits = Index::new(&entries).relevant(query);
     hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(other.position.cmp(&one.position)));
     let mut ranked: Vec<usize> = hits.into_iter().map(|hit| hit.position).collect();
     // A preference holds for every request, also where no word of it is in the text.

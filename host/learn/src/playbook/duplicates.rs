@@ -193,7 +193,7 @@ fn shared_pairs(one: &[String], other: &[String]) -> f64 {
 }
 
 /// Cosine similarity. NaN, which is never near, for different dimensions or a zero vector.
-fn cosine(one: &[f32], other: &[f32]) -> f64 {
+pub(super) fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let dot = |one: &[f32], other: &[f32]| -> f64 {
         one.iter().zip(other).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum()
     };

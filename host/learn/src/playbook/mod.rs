@@ -4,7 +4,7 @@
 //!
 //! 1. [`safety::check`] rejects or escapes it. Its id is computed from the result.
 //! 2. A duplicate of a known lesson only increases that lesson's support.
-//! 3. When a task begins, [`Index::relevant`] finds the entries that are relevant to the task's text.
+//! 3. When a task begins, [`Index::relevant`] finds the entries that are relevant to the task's text, and to its meaning where that is known.
 //! 4. [`fit`] selects the entries with the largest effect per token within the budget ([`Rendering::room`]).
 //! 5. [`render`] produces the prompt text.
 //!
@@ -17,6 +17,7 @@ mod document;
 mod duplicates;
 pub mod exchange;
 mod lineage;
+mod meaning;
 pub(crate) mod needs;
 mod prose;
 mod rendering;
@@ -30,7 +31,8 @@ pub use document::Playbook;
 pub use duplicates::Embedder;
 pub(crate) use duplicates::{Form, plain};
 pub use lineage::Lineage;
-pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE};
+pub use meaning::{Meaning, Query};
+pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE, prose_text};
 pub use rendering::{LESSONS_HEADING, Rendering, TOKEN_BUDGET, render};
 pub use retrieval::{Hit, Index};
 pub(crate) use words::words;

@@ -4,8 +4,11 @@
 //! Relevance Framework", 2009): the weight of a word falls with the number of entries that contain it, and rises with its
 //! count in this entry. Weights are normalised to sum 1. The *share* of an entry in a text is the sum of the weights of the
 //! words that occur in the text, 0 to 1. Of a skill only the condition is used.
+//!
+//! If the meaning of the text is known ([`Query`]), an entry that is near it is relevant, too, and the score is fused from both rankings.
 
 use super::exchange::DISPLAY_TAG;
+use super::meaning::{Query, fused};
 use super::words::words;
 use super::{Hit, retrieval};
 use crate::{Entry, Lesson, Skill};
@@ -32,6 +35,8 @@ const LENGTH_SHARE: f64 = 0.75;
 pub(super) struct Prose {
     /// Playbook indices of all prose entries.
     positions: Vec<usize>,
+    /// The text of each that says when it applies.
+    texts: Vec<String>,
     /// Word to the entries that contain it, as indices into `positions`, with the word's weight.
     words: BTreeMap<String, Vec<(usize, f64)>>,
     /// Tags by their first word.
@@ -60,7 +65,9 @@ impl Prose {
             counted.push(counts);
         }
         let usual_length = texts.iter().map(Vec::len).sum::<usize>() as f64 / texts.len().max(1) as f64;
-        let mut prose = Self { positions: entries.iter().map(|(position, _)| *position).collect(), ..Self::default() };
+        let own = entries.iter().map(|(_, entry)| telling_text(&entry.lesson).to_owned()).collect();
+        let positions = entries.iter().map(|(position, _)| *position).collect();
+        let mut prose = Self { positions, texts: own, ..Self::default() };
         for (at, (counts, text)) in counted.iter().zip(&texts).enumerate() {
             let weight = |word: &str, count: usize| {
                 let holders = holders.get(word).copied().unwrap_or_default() as f64;
@@ -85,12 +92,12 @@ impl Prose {
         prose
     }
 
-    /// Adds the entries that are relevant to a text.
-    pub(super) fn collect(&self, text: &str, hits: &mut Vec<Hit>) {
+    /// Adds the entries that are relevant to what is asked.
+    pub(super) fn collect(&self, query: &Query<'_>, hits: &mut Vec<Hit>) {
         if self.positions.is_empty() {
             return;
         }
-        let words: BTreeSet<String> = words(text).into_iter().collect();
+        let words: BTreeSet<String> = words(query.text()).into_iter().collect();
         let mut shares = vec![0.0_f64; self.positions.len()];
         for (at, share) in words.iter().filter_map(|word| self.words.get(word)).flatten() {
             if let Some(sum) = shares.get_mut(*at) {
@@ -105,13 +112,29 @@ impl Prose {
                 *named = true;
             }
         }
-        let found = self.positions.iter().zip(shares).zip(named);
-        let relevant = found.filter(|((_, share), named)| *named || *share >= RELEVANT_SHARE);
-        // Rounding may take the sum above the largest score.
-        hits.extend(
-            relevant.map(|((position, share), _)| Hit { position: *position, score: share.min(retrieval::APPLIES) }),
-        );
+        let nearness: Vec<Option<f64>> = self.texts.iter().map(|text| query.nearness(text)).collect();
+        let scores = match query.has_meaning() {
+            false => shares.clone(),
+            true => {
+                let by_words: Vec<Option<f64>> = shares.iter().map(|share| (*share > 0.0).then_some(*share)).collect();
+                fused(&by_words, &nearness)
+            }
+        };
+        let found = self.positions.iter().zip(shares).zip(scores).zip(named).zip(nearness);
+        hits.extend(found.filter_map(|((((position, share), score), named), nearness)| {
+            let applies = share >= RELEVANT_SHARE || nearness.is_some();
+            // Rounding may take a sum above the largest score.
+            let hit = Hit { position: *position, score: score.min(retrieval::APPLIES), applies };
+            (named || applies).then_some(hit)
+        }));
     }
+}
+
+/// The text of a lesson that determines when it is relevant, by its words or its meaning. `None`: conditions that a program can evaluate
+/// determine it, or nothing does.
+pub fn prose_text(lesson: &Lesson) -> Option<&str> {
+    let is_prose = lesson.conditions().is_none();
+    Some(telling_text(lesson)).filter(|text| is_prose && !text.trim().is_empty())
 }
 
 /// The text that determines when an entry is relevant.

@@ -7,10 +7,11 @@
 //!   the value may still become `gold`.
 //! - A lesson without conditions is always relevant.
 //! - Prose is relevant if the text contains a sufficient share of its words ([`RELEVANT_SHARE`](super::RELEVANT_SHARE)) or
-//!   all words of one of its tags. With few prose entries all are relevant.
+//!   all words of one of its tags, or if its meaning is near that of the text ([`Query`]). With few prose entries all are relevant.
 //!
 //! The index is inverted: its cost grows with the facts and words of the text, not with the number of entries.
 
+use super::meaning::Query;
 use super::prose::Prose;
 use crate::Entry;
 use clawhost_core::{Condition, Facts};
@@ -27,6 +28,8 @@ pub struct Hit {
     pub position: usize,
     /// Relevance: prose 0 to 1; rules 1 plus the number of satisfied conditions.
     pub score: f64,
+    /// Whether its conditions, its words or its meaning fit. Otherwise it is here because there are few entries, or for its tags.
+    pub applies: bool,
 }
 
 /// The retrieval index of a playbook.
@@ -54,12 +57,13 @@ impl Index {
         index
     }
 
-    /// The entries relevant to a text, by falling score, then by position.
-    pub fn relevant(&self, text: &str) -> Vec<Hit> {
-        let mut hits: Vec<Hit> =
-            self.always.iter().map(|position| Hit { position: *position, score: APPLIES }).collect();
-        self.rules.collect(&facts(text), &mut hits);
-        self.prose.collect(text, &mut hits);
+    /// The entries relevant to a text, or to a text and its meaning, by falling score, then by position.
+    pub fn relevant<'q>(&self, query: impl Into<Query<'q>>) -> Vec<Hit> {
+        let query = query.into();
+        let always = self.always.iter().map(|position| Hit { position: *position, score: APPLIES, applies: true });
+        let mut hits: Vec<Hit> = always.collect();
+        self.rules.collect(&facts(query.text()), &mut hits);
+        self.prose.collect(&query, &mut hits);
         hits.sort_by(|one, other| other.score.total_cmp(&one.score).then(one.position.cmp(&other.position)));
         hits
     }
@@ -106,9 +110,10 @@ impl Rules {
             }
         }
         let applies = self.entries.iter().zip(held).filter(|((_, conditions), (may, _))| may == conditions);
-        hits.extend(
-            applies.map(|((position, _), (_, does))| Hit { position: *position, score: APPLIES + f64::from(does) }),
-        );
+        hits.extend(applies.map(|((position, _), (_, does))| {
+            let score = APPLIES + f64::from(does);
+            Hit { position: *position, score, applies: true }
+        }));
     }
 }
 
