@@ -5,8 +5,8 @@ use crate::stub::{Received, Stub, says};
 use crate::{ADMIN, Bench, served};
 use clawhost_core::Digest;
 use clawhost_gateway::{
-    ClientKey, ClientKeys, EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward,
-    VersionView, WeightsStepView, WeightsView,
+    ClientKey, ClientKeys, EntryView, LearnedBook, LearnedView, LessonView, Lift, ShadowDayView, ShadowView, TrialView,
+    VersionReward, VersionView, WeightsStepView, WeightsView,
 };
 use clawhost_providers::{Dialect, Prices};
 use serde_json::json;
@@ -169,8 +169,26 @@ impl LearnedBook for Known {
             lift,
             held_out: true,
         };
-        let trial =
-            TrialView { text: ATTACK.into(), teachers: 3, planned: 550, rewarded: 55, remaining: Some(990), lift };
+        let shadow = ShadowView {
+            with: 12,
+            without: 3,
+            neither: 5,
+            without_vote: 1,
+            failed: 2,
+            preference: Some(0.45),
+            interval: Some((0.1, 0.8)),
+            better: Some(1e9),
+            worse: Some(0.125),
+        };
+        let trial = TrialView {
+            text: ATTACK.into(),
+            teachers: 3,
+            planned: 550,
+            rewarded: 55,
+            remaining: Some(990),
+            lift,
+            shadow: Some(shadow),
+        };
         let lesson = LessonView { text: ATTACK.into(), note: "it harms, effect -0.30".into() };
         let version = |number| VersionView { number, at: 0, why: ATTACK.into(), differences: vec![ATTACK.into()] };
         Ok(LearnedView {
@@ -184,6 +202,7 @@ impl LearnedBook for Known {
             previous: Some((1, lift)),
             versions: vec![version(2), version(1)],
             rewards: vec![VersionReward { version: 2, sessions: 9, rewarded: 8, mean: Some(0.5), margin: Some(0.1) }],
+            shadow: Some(ShadowDayView { spent: "700 of 1000 tokens".into(), problem: Some(ATTACK.into()) }),
             waiting: 4,
             problem: Some(ATTACK.into()),
         })
@@ -250,6 +269,8 @@ async fn the_playbook_is_shown_with_its_evidence_and_an_older_version_is_served_
         "version 2: 0.50",
         "<polyline",
         "4 sessions wait until they count",
+        "+0.45 (+0.10 to +0.80), 12 pairs for it, 3 against, 5 equal; e-value over 1000000 for it, 0.125 against; 1 without a vote, 2 failed",
+        "Shadow answers today: 700 of 1000 tokens.",
     ] {
         assert!(page.contains(text), "no `{text}` in {page}");
     }

@@ -1,7 +1,7 @@
 //! The configuration of a gateway: `gateway.toml` in its data folder. What it names is served beside the models of a request.
 
 use crate::connect::KeyName;
-use crate::live::{LearningSection, LiveMode, ScoringSection, SkillsSection, WeightsSection};
+use crate::live::{LearningSection, LiveMode, ScoringSection, ShadowSection, SkillsSection, WeightsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
@@ -48,6 +48,9 @@ pub struct GatewayFile {
     /// How the weights of a local model learn from live sessions.
     #[serde(default)]
     pub weights: WeightsSection,
+    /// Shadow answers with lessons on trial.
+    #[serde(default)]
+    pub shadow: ShadowSection,
     /// What is redacted in records.
     #[serde(default)]
     pub redaction: RedactionSection,
@@ -213,6 +216,7 @@ impl GatewayFile {
         file.skills.check()?;
         file.learning.check()?;
         file.weights.plan()?;
+        file.shadow.plan()?;
         if file.retention.days == Some(0) {
             return Err("retention.days: must be at least 1".to_owned());
         }
@@ -241,6 +245,7 @@ impl GatewayFile {
             ("scoring", scoring),
             ("learning", learning),
             ("weights", self.weights != started.weights),
+            ("shadow", self.shadow != started.shadow),
             ("gateway.mode", self.gateway.mode.trains_weights() != started.gateway.mode.trains_weights()),
         ];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key.to_owned()).collect()
@@ -390,5 +395,6 @@ mod tests {
         check("[retention]\ndays = 3", &["retention"]);
         check("[scoring]\nrewards = [\"r.wasm\"]", &["scoring"]);
         check("[learning]\nlive_trials = true", &["learning"]);
+        check("[shadow]\nscopes = [\"all\"]", &["shadow"]);
     }
 }

@@ -117,8 +117,8 @@ pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_k
 pub use learn::{learn, learning_iterations, rehearse};
 pub use live::{
     LearningSection, LiveMode, LiveWeightsVersions, MemoryError, MemoryScope, NoLiveMode, ScoringSection,
-    SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, export_memory, forget_memory,
-    import_memory, list_memory, live_weights, memory_scopes, remember, serve_live_weights, train_step,
+    ShadowSection, SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, export_memory,
+    forget_memory, import_memory, list_memory, live_weights, memory_scopes, remember, serve_live_weights, train_step,
     withdraw_weights,
 };
 pub use mixing::MixtureError;

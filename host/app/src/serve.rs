@@ -9,7 +9,8 @@ use crate::guidance::guidance;
 use crate::judge::judge;
 use crate::keys::client_keys;
 use crate::live::{
-    LiveGuide, LiveLearner, LiveMemory, LiveMode, LivePlaybook, LiveScoring, LiveWeights, SkillsSection, Training,
+    LiveGuide, LiveLearner, LiveMemory, LiveMode, LivePlaybook, LiveScoring, LiveWeights, ShadowAnswers, ShadowPlan,
+    SkillsSection, Training,
 };
 use crate::models::{ModelFactory, ModelSettings};
 use crate::reload::{Configuration, Stamps, Watch, WatchedGuide, watch};
@@ -21,13 +22,14 @@ use crate::unpriced::warn;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Digest, Lease, LeaseMode, LeaseSubject, LiveReader as _};
 use clawhost_gateway::{
-    CaptureStore, Gateway, GatewayChange, GatewayConfig, GatewayCounts, GatewayParts, Running, is_waiting, settle,
+    CaptureStore, Gateway, GatewayChange, GatewayConfig, GatewayCounts, GatewayParts, Running, ServedModel, is_waiting,
+    settle,
 };
 use clawhost_run_config::{BudgetSpec, PluginSpec};
 use clawhost_store::{Reader, Store};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -215,6 +217,10 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
     let weights = training.map(LiveWeights::new).transpose()?;
     let tries = mode == LiveMode::Auto && file.learning.live_trials;
+    let served = ServedNow::default();
+    let shadow = shadow(&file, &models, tries)?;
+    let shadow = shadow.map(|plan| ShadowAnswers::new(workspace, plan, guide.clone(), served.clone().looked_up()));
+    let shadow = shadow.transpose()?;
     let parts = GatewayParts {
         store: capture_store(&workspace.store(), &folder),
         clock: workspace.clock(),
@@ -230,12 +236,13 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
             workspace,
             guide.clone(),
             (learner.insight(), tries),
-            weights.as_ref().map(LiveWeights::page),
+            (weights.as_ref().map(LiveWeights::page), shadow.as_ref().map(ShadowAnswers::page)),
         ))),
         judge: judge(workspace, &request.rewards, events).await?,
         new_run: workspace.live_runs(),
     };
     let running = Arc::new(Gateway::start(config, parts).await?);
+    served.set(&running);
     let started_at = workspace.clock().now_ms();
     let announced = Arc::new(announce(&folder, (running.address(), certificate), started_at, aliases)?);
     let asked = Arc::new(Notify::new());
@@ -258,7 +265,8 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         let running = Arc::downgrade(&running);
         tokio::spawn(weights.run(move || running.upgrade().map_or(0, |running| running.counts().recorded)))
     });
-    let learning = learning.chain(weights).collect();
+    let shadow = shadow.map(|shadow| tokio::spawn(shadow.run()));
+    let learning = learning.chain(weights).chain(shadow).collect();
     Ok(Serving {
         running,
         watching,
@@ -269,6 +277,30 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         _announced: announced,
         _lease: lease,
     })
+}
+
+/// The gateway whose models are asked again, once it runs.
+#[derive(Clone, Default)]
+struct ServedNow(Arc<OnceLock<Weak<Running>>>);
+
+impl ServedNow {
+    fn set(&self, running: &Arc<Running>) {
+        // It is set once.
+        let _ = self.0.set(Arc::downgrade(running));
+    }
+
+    /// The models that are served at any time.
+    fn looked_up(self) -> Box<dyn Fn() -> Arc<[Arc<ServedModel>]> + Send + Sync> {
+        Box::new(move || self.0.get().and_then(Weak::upgrade).map_or_else(|| Arc::from([]), |running| running.models()))
+    }
+}
+
+/// The shadow answers beside a gateway. `None`: there are none, because there is no budget or no lesson is tried.
+fn shadow(file: &GatewayFile, models: &[ServedModel], tries: bool) -> Result<Option<ShadowPlan>, AppError> {
+    let wrong = |why: String| AppError::from(RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why });
+    let Some(plan) = file.shadow.plan().map_err(wrong)?.filter(|_| tries) else { return Ok(None) };
+    plan.check(models).map_err(wrong)?;
+    Ok(Some(plan))
 }
 
 /// The training of weights beside a gateway. `None`: none learn.

@@ -70,6 +70,72 @@ pub struct TrialView {
     pub remaining: Option<u64>,
     /// What is known of its effect.
     pub lift: Option<Lift>,
+    /// What a judge prefers of shadow answers. `None`: there are none. It decides nothing.
+    pub shadow: Option<ShadowView>,
+}
+
+/// What a judge prefers of shadow answers with a lesson and without it, which nobody sees.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(into = "ShadowShown")]
+pub struct ShadowView {
+    /// Pairs of which the answer with the lesson is better.
+    pub with: u64,
+    /// Pairs of which the answer without it is better.
+    pub without: u64,
+    /// Pairs of equally good answers.
+    pub neither: u64,
+    /// Pairs about which the judge gave no vote.
+    pub without_vote: u64,
+    /// Pairs of which an answer or the judge failed.
+    pub failed: u64,
+    /// Mean preference for the lesson, -1 to 1. `None`: there is no vote.
+    pub preference: Option<f64>,
+    /// 95 % confidence sequence of it.
+    pub interval: Option<(f64, f64)>,
+    /// E-value of the lesson being preferred.
+    pub better: Option<f64>,
+    /// E-value of its being preferred less than none.
+    pub worse: Option<f64>,
+}
+
+/// Shadow answers with their text for people.
+#[derive(Serialize)]
+struct ShadowShown {
+    with: u64,
+    without: u64,
+    neither: u64,
+    without_vote: u64,
+    failed: u64,
+    preference: Option<f64>,
+    interval: Option<(f64, f64)>,
+    better: Option<f64>,
+    worse: Option<f64>,
+    text: String,
+}
+
+impl From<ShadowView> for ShadowShown {
+    fn from(view: ShadowView) -> Self {
+        let ShadowView { with, without, neither, without_vote, failed, preference, interval, better, worse } = view;
+        let mean = preference.zip(interval).map(|(mean, (low, high))| format!("{mean:+.2} ({low:+.2} to {high:+.2}), "));
+        // More digits of large evidence say nothing.
+        let short = |value: f64| if value < 1e6 { format!("{value:.3}") } else { "over 1000000".to_owned() };
+        let evidence = better.zip(worse);
+        let evidence =
+            evidence.map(|(better, worse)| format!("; e-value {} for it, {} against", short(better), short(worse)));
+        let pairs = format!("{with} pairs for it, {without} against, {neither} equal");
+        let lost = (without_vote + failed > 0).then(|| format!("; {without_vote} without a vote, {failed} failed"));
+        let text = mean.into_iter().chain([pairs]).chain(evidence).chain(lost).collect();
+        Self { with, without, neither, without_vote, failed, preference, interval, better, worse, text }
+    }
+}
+
+/// What shadow answers cost today.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ShadowDayView {
+    /// What was spent of the budget, for people.
+    pub spent: String,
+    /// Why there are none now, if there are none.
+    pub problem: Option<String>,
 }
 
 /// A lesson that waits, or that was dropped.
@@ -132,6 +198,8 @@ pub struct LearnedView {
     pub versions: Vec<VersionView>,
     /// Rewards by version.
     pub rewards: Vec<VersionReward>,
+    /// Shadow answers today. `None`: there is no budget for them.
+    pub shadow: Option<ShadowDayView>,
     /// Sessions that have not entered the trials yet.
     pub waiting: u64,
     /// What keeps it from learning, if something does.

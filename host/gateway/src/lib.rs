@@ -42,8 +42,8 @@ pub use http::{Gateway, GatewayCounts, Running};
 pub use ingest::{Guidance, GuidanceEntry, GuidanceSource};
 pub use keys::{ADMIN_KEY_PREFIX, ClientKey, ClientKeys, KEY_PREFIX, PLACEHOLDER_KEY, dollars, usd_micros};
 pub use learned::{
-    EntryView, LearnedBook, LearnedView, LessonView, Lift, TrialView, VersionReward, VersionView, WeightsStepView,
-    WeightsView,
+    EntryView, LearnedBook, LearnedView, LessonView, Lift, ShadowDayView, ShadowView, TrialView, VersionReward,
+    VersionView, WeightsStepView, WeightsView,
 };
 pub use models::{Candidate, ModelSource, OwnSources, ServedModel, check_models};
 pub use observe::{

@@ -81,7 +81,7 @@ impl ModelSource {
     }
 
     /// The model behind its port.
-    pub(crate) fn model(&self) -> &Arc<dyn Llm> {
+    pub fn model(&self) -> &Arc<dyn Llm> {
         match self {
             Self::Endpoint { client, .. } => client,
             Self::Local(model) | Self::LocalTokens { model, .. } => model,

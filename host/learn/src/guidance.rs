@@ -130,6 +130,20 @@ impl GuidanceSources {
     }
 }
 
+/// The guidance of a session with one more lesson on trial: what [`GuidanceSources::guide`] gives if the lesson is shown, made of the text that it gives
+/// if the lesson is held out.
+pub fn with_lesson(text: &str, lesson: &Lesson) -> String {
+    let lesson = escape(&lesson.prompt());
+    let skills = text.rfind(&format!("\n\n{SKILLS_HEADING}\n")).unwrap_or(text.len());
+    let (before, skills) = text.split_at_checked(skills).unwrap_or((text, ""));
+    let before = if before.is_empty() { INTRODUCTION } else { before };
+    // Sections of the playbook stand above the lessons, in one part with them.
+    match before.lines().any(|line| line == LESSONS_HEADING) {
+        true => format!("{before}\n{lesson}{skills}"),
+        false => format!("{before}\n\n{LESSONS_HEADING}\n{lesson}{skills}"),
+    }
+}
+
 /// A skill as records name it: by its name if it has one, since no playbook lists its id.
 fn named(skill: &Entry) -> String {
     match &skill.lesson {
@@ -238,6 +252,33 @@ mod tests {
         let undrawn = sources.guide(&[], (0, "hello"), undrawn);
         assert!(!undrawn.text.contains("German"), "without a draw nothing is tried");
         assert_eq!(undrawn.drawn, []);
+    }
+
+    #[test]
+    fn a_lesson_is_added_as_if_it_had_been_shown() {
+        let trials = ["Answer in German.", "when asked for kindness: be kind\n\nto all", "when tier is gold: refund"];
+        let (kind, skill) = ("Be kind.", "when asked for kindness: be kind to all of them");
+        let house = BTreeMap::from([("house rules".to_owned(), "Be polite.".to_owned())]);
+        for trial in entries(&trials) {
+            for (lessons, skills, sections) in [
+                (vec![], vec![], BTreeMap::new()),
+                (vec![kind], vec![], BTreeMap::new()),
+                (vec![], vec![skill], BTreeMap::new()),
+                (vec![kind], vec![skill], house.clone()),
+                (vec![], vec![skill], house.clone()),
+            ] {
+                let playbook = Playbook { entries: entries(&lessons), sections };
+                let served = ServedPlaybook { playbook, worth: &BTreeMap::new(), trials: vec![trial.clone()] };
+                let sources = GuidanceSources::new(Some(served), entries(&skills), 500);
+                let asked = "tier: gold\nplease show kindness";
+                for memory in [vec![], memory("Use metric units.")] {
+                    let guided = |shows: bool| sources.guide(&memory, (0, asked), |entry| (entry.id == trial.id).then_some(shows));
+                    let (with, without) = (guided(true), guided(false));
+                    assert_eq!(with.drawn.len(), 1);
+                    assert_eq!(with_lesson(&without.text, &trial.lesson), with.text);
+                }
+            }
+        }
     }
 
     proptest! {

@@ -1,14 +1,17 @@
 //! What a gateway gives back to the sessions that it records: guidance from a playbook, from skills and from memory.
 //!
 //! [`guide`] chooses it, [`text_vectors`] has the vectors by which it is found, [`book`] keeps the memory, [`bank`] has the general skills that ship,
-//! [`section`] is the configuration. [`scoring`] judges what ends, [`learning`] learns lessons from it, and [`weights`] trains a local model with it.
+//! [`section`] is the configuration. [`scoring`] judges what ends, [`learning`] learns lessons from it, [`weights`] trains a local model with it, and [`shadow`]
+//! answers requests again with lessons on trial. [`opted_in`] has who has agreed to either.
 
 mod bank;
 mod book;
 mod guide;
 mod learning;
+mod opted_in;
 mod scoring;
 mod section;
+mod shadow;
 mod text_vectors;
 mod weights;
 
@@ -22,6 +25,8 @@ pub(crate) use learning::{LiveLearner, LivePlaybook, TrialsState, user_number};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
+pub(crate) use shadow::{ShadowAnswers, ShadowPlan};
+pub use shadow::ShadowSection;
 pub(crate) use weights::{LearnedPlace, LiveWeights, Training};
 pub use weights::{
     LiveWeightsVersions, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, live_weights, serve_live_weights,

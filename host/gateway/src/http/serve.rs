@@ -348,6 +348,11 @@ impl Running {
         self.inner.models.replace(models)
     }
 
+    /// The models as they are now.
+    pub fn models(&self) -> Arc<[Arc<ServedModel>]> {
+        self.inner.models.all()
+    }
+
     /// Takes a change over. Requests that are under way end with the models that they began with.
     ///
     /// # Errors

@@ -80,6 +80,7 @@ mod plan;
 mod propensity;
 mod sensitivity;
 mod session;
+pub mod shadow;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::state::TrialsState;
 use crate::live::guide::LiveGuide;
+use crate::live::shadow::ShadowPage;
 use crate::live::weights::TrainingPage;
 use crate::playbooks::{PlaybookWriter, document, show};
 use crate::{AppError, Workspace};
@@ -100,19 +101,21 @@ pub(crate) struct LivePlaybook {
     tries: bool,
     writer: PlaybookWriter,
     training: Option<Arc<TrainingPage>>,
+    shadow: Option<ShadowPage>,
 }
 
 impl LivePlaybook {
-    /// Of a gateway whose learner gives this insight. `tries`: whether lessons are tried on live sessions. `training`: of weights, if they learn.
+    /// Of a gateway whose learner gives this insight. `tries`: whether lessons are tried on live sessions. `training`: of weights, if they learn;
+    /// `shadow`: of shadow answers, if there are some.
     pub(crate) fn new(
         workspace: &Workspace,
         guide: Arc<LiveGuide>,
         (insight, tries): (Insight, bool),
-        training: Option<TrainingPage>,
+        (training, shadow): (Option<TrainingPage>, Option<ShadowPage>),
     ) -> Self {
         let writer = PlaybookWriter::new(workspace);
         let training = training.map(Arc::new);
-        Self { folder: workspace.folder().to_owned(), guide, insight, tries, writer, training }
+        Self { folder: workspace.folder().to_owned(), guide, insight, tries, writer, training, shadow }
     }
 }
 
@@ -138,7 +141,12 @@ fn versions(reader: &dyn StoreReader, name: &str) -> Result<Vec<VersionView>, Ap
     Ok(shown)
 }
 
-fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Result<LearnedView, AppError> {
+fn view(
+    reader: &dyn StoreReader,
+    name: String,
+    (known, tries): (Known, bool),
+    shadow: Option<&ShadowPage>,
+) -> Result<LearnedView, AppError> {
     let shown = show(reader, &name)?;
     let rows: BTreeMap<&EntryId, &EntryRow> = shown.entries.iter().map(|row| (&row.id, row)).collect();
     let problem = known.problem();
@@ -163,6 +171,7 @@ fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Re
             rewarded: needs.map_or(0, |needs| needs.rewarded),
             remaining: needs.and_then(|needs| needs.remaining),
             lift: lifts.get(&trial.entry.id).copied(),
+            shadow: shadow.and_then(|shadow| shadow.of_lesson(&trial.entry.id)),
         }
     };
     let candidate = |one: &clawhost_learn::live::trials::LiveCandidate| LessonView {
@@ -179,6 +188,7 @@ fn view(reader: &dyn StoreReader, name: String, known: Known, tries: bool) -> Re
         previous: trials.watch().filter(|_| tries).map(|watch| (watch.previous, previous)),
         versions: versions(reader, &name)?,
         rewards,
+        shadow: shadow.map(ShadowPage::day),
         waiting: reader.count_waiting_draws(&name)?,
         problem,
         playbook: Some(name),
@@ -190,8 +200,8 @@ impl LearnedBook for LivePlaybook {
     async fn learned(&self) -> Result<LearnedView, String> {
         let name = self.guide.served_playbook().map_err(|error| error.to_string())?;
         let Some(name) = name else { return Ok(LearnedView::default()) };
-        let (folder, known, tries) = (self.folder.clone(), self.insight.lock().clone(), self.tries);
-        let read = tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, tries)).await;
+        let (folder, known, shadow) = (self.folder.clone(), (self.insight.lock().clone(), self.tries), self.shadow.clone());
+        let read = tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, shadow.as_ref())).await;
         read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 

@@ -17,7 +17,6 @@ mod hints;
 mod learner;
 mod local;
 mod material;
-mod opted_in;
 mod page;
 mod queue;
 mod section;
@@ -28,6 +27,7 @@ mod tests;
 mod versions;
 mod windows;
 
+use super::opted_in;
 pub(crate) use learner::{LiveWeights, Training};
 pub use learner::{TrainStep, train_step};
 pub(crate) use page::TrainingPage;

@@ -1,4 +1,4 @@
-//! Who has agreed that weights which answer everybody learn from their sessions.
+//! Who has agreed that their sessions are used for what reaches others: weights that answer everybody, shadow answers.
 
 use clawhost_core::LiveSession;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const LEVELS: [&str; 4] = ["key:", "user:", "agent:", "project:"];
 
 impl OptedIn {
     /// Reads the names of those who have agreed. The error says what is wrong.
-    pub(super) fn of(names: &[String]) -> Result<Self, String> {
+    pub(in crate::live) fn of(names: &[String]) -> Result<Self, String> {
         if names.is_empty() {
             return Err("name who has agreed: all, key:NAME, user:KEY/NAME, project:KEY/NAME or agent:/NAME".to_owned());
         }
@@ -42,7 +42,7 @@ impl OptedIn {
     }
 
     /// Whether the user of a session behind a key has agreed.
-    pub(super) fn has(&self, owner: &str, session: &LiveSession) -> bool {
+    pub(in crate::live) fn has(&self, owner: &str, session: &LiveSession) -> bool {
         let Self::These(names) = self else { return true };
         names.contains(&format!("key:{owner}")) || session.scopes(owner).any(|scope| names.contains(&scope))
     }
