@@ -45,7 +45,9 @@ fn embedded(request: &Received, single: &AtomicU8) -> Reply {
     if texts.len() == 1 && now != Single::Vector as u8 {
         return match now {
             now if now == Single::Error as u8 => Reply::Http(500, vec![], "out of order".into()),
-            now if now == Single::Garbage as u8 => Reply::Http(200, vec![], "{\"data\": [{\"embedding\": [0]}]}".into()),
+            now if now == Single::Garbage as u8 => {
+                Reply::Http(200, vec![], "{\"data\": [{\"embedding\": [0]}]}".into())
+            }
             _ => Reply::Stall,
         };
     }
@@ -120,7 +122,10 @@ async fn a_paraphrase_finds_a_skill_that_shares_no_word_with_it() {
     let batches: Vec<Value> = bench.embeddings.requests().iter().map(|asked| asked.body["input"].clone()).collect();
     let batches: Vec<&Value> = batches.iter().filter(|texts| texts.as_array().unwrap().len() > 1).collect();
     assert_eq!(batches, [&json!(["When goods arrive damaged", "When asked about a garden"])], "each text once");
-    assert!(bench.chat.requests().iter().all(|asked| asked.path.ends_with("/chat/completions")), "it goes nowhere else");
+    assert!(
+        bench.chat.requests().iter().all(|asked| asked.path.ends_with("/chat/completions")),
+        "it goes nowhere else"
+    );
     bench.serving.stop().await;
 }
 

@@ -42,7 +42,7 @@ fn talk(served: &Served, who: &str, word: &str) {
         post(served, "/v1/feedback", &headers[..1], &feedback);
     }
     post(served, &format!("/s/{name}/end"), &headers[..1], &json!({}));
-    post(served, "/v1/responses", &headers[..1], &json!({"model": "m", "input": format!("a response about {word}")}));
+    post(served, "/v1/responses", &headers[..1], &json!({"model": "r", "input": format!("a response about {word}")}));
     let open = format!("{name}-open");
     let headers = [("x-clawhost-user", who), ("x-clawhost-session", open.as_str())];
     let body = json!({"model": "m", "messages": [user(&format!("still about {word}"))]});
@@ -79,7 +79,9 @@ fn kept(bench: &Bench, who: &str) -> Value {
 #[test]
 fn one_of_two_users_is_forgotten_and_the_other_is_as_before() {
     let (bench, stub) = (empty(), echo());
-    let options = ["--upstream", &format!("m=openai:stub@{}", stub.base_url()), "--mode", "skills"];
+    let upstreams = [("m", "openai"), ("r", "anthropic")]
+        .map(|(alias, dialect)| format!("{alias}={dialect}:stub@{}", stub.base_url()));
+    let options = ["--upstream", &upstreams[0], "--upstream", &upstreams[1], "--mode", "skills"];
     let served = Served::start_with(&bench, &options);
     talk(&served, WHO, MARKER);
     talk(&served, "hopper", "timbuktu");
@@ -102,6 +104,9 @@ fn one_of_two_users_is_forgotten_and_the_other_is_as_before() {
         assert_eq!(files_with(bench.data.path(), word), Vec::<String>::new(), "{word}");
     }
     assert_eq!(kept(&bench, "hopper"), before);
+    for (table, rows) in [("responses", 1), ("open_episodes", 2), ("memories", 2)] {
+        assert_eq!(bench.count(&format!("SELECT count(*) FROM {table}")), rows, "{table}");
+    }
     let key =
         clawhost_store::ledger_key(&std::fs::read(bench.data.path().join("host.key")).unwrap().try_into().unwrap());
     let report = clawhost_store::Reader::open(bench.data.path()).unwrap().check_ledger(None, &key).unwrap();

@@ -14,8 +14,12 @@ fn model(stub: &Stub, key: Option<&str>, silence: Duration) -> UpstreamEmbedding
 }
 
 fn answer(vectors: &Value) -> Reply {
-    let data: Vec<Value> =
-        vectors.as_array().unwrap().iter().map(|numbers| json!({"object": "embedding", "embedding": numbers})).collect();
+    let data: Vec<Value> = vectors
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|numbers| json!({"object": "embedding", "embedding": numbers}))
+        .collect();
     Reply::Http(200, vec![], json!({"object": "list", "data": data, "usage": {"prompt_tokens": 1}}).to_string())
 }
 

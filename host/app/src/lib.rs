@@ -119,7 +119,6 @@ pub use live::{
     LearningSection, LiveMode, LiveWeightsVersions, MemoryError, MemoryScope, NoLiveMode, ScoringSection,
     ShadowSection, SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, export_memory,
     forget_memory, import_memory, list_memory, live_weights, memory_scopes, remember, serve_live_weights, train_step,
-    withdraw_weights,
 };
 pub use mixing::MixtureError;
 pub use models::{

@@ -508,9 +508,11 @@ mod tests {
     fn guidance_is_found_with_a_served_model_that_has_embeddings() {
         let settings = crate::models::ModelSettings::default();
         let factory = ModelFactory::new(settings, &BudgetSpec::default(), 1, KnownSecrets::default());
-        let requested = ["e=openai:embed@http://127.0.0.1:1/v1".to_owned(), "c=anthropic:c@http://127.0.0.1:1/v1".to_owned()];
+        let requested =
+            ["e=openai:embed@http://127.0.0.1:1/v1".to_owned(), "c=anthropic:c@http://127.0.0.1:1/v1".to_owned()];
         let mut served = ServedModels::new(factory, &requested, (false, 0), None, &Silent).unwrap();
-        let mut under = |text: &str| served.under(&GatewayFile::parse(text).unwrap(), &Silent).map(|_| served.embeddings());
+        let mut under =
+            |text: &str| served.under(&GatewayFile::parse(text).unwrap(), &Silent).map(|_| served.embeddings());
         assert!(under("").unwrap().is_none());
         let one = under("[skills]\nembeddings = \"e\"").unwrap().unwrap();
         let same = under("[skills]\nembeddings = \"e\"\nbank = true").unwrap().unwrap();

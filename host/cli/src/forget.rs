@@ -3,7 +3,9 @@
 use crate::context::Context;
 use crate::exit::Exit;
 use clap::Args;
-use clawhost_app::{CitedLesson, ForgetReport, ForgetRequest, ForgetScope, ForgottenLessons, SystemClock, forget};
+use clawhost_app::{
+    CitedLesson, ForgetReport, ForgetRequest, ForgetScope, ForgottenLessons, SystemClock, WithdrawnWeights, forget,
+};
 use clawhost_core::{Forgotten, counted, escaped};
 use std::io::Write;
 use std::sync::Arc;
@@ -119,6 +121,19 @@ fn text(out: &mut impl Write, report: &ForgetReport) -> std::io::Result<()> {
     if anonymous > 0 {
         let what = counted(anonymous, "draw");
         writeln!(out, "{}{what} of trials, as numbers that name nobody", row("kept"))?;
+    }
+    for WithdrawnWeights { model, scope, versions, serves } in &report.weights {
+        let named = scope.as_ref().map_or_else(|| model.clone(), |scope| format!("{model}, {scope}"));
+        let versions: Vec<String> = versions.iter().map(u64::to_string).collect();
+        let answers = if *serves == 0 { "the configured model".to_owned() } else { format!("version {serves}") };
+        writeln!(
+            out,
+            "{}weights of {}: {} {} learned from them, so {answers} answers; model rollback with --confirm serves one all the same",
+            row(if report.is_rehearsal { "would go" } else { "withdrawn" }),
+            escaped(&named, 600),
+            if versions.len() == 1 { "version" } else { "versions" },
+            versions.join(", "),
+        )?;
     }
     for CitedLesson { playbook, entry, lesson, version, is_served, sessions } in &report.cited {
         let served = if *is_served { "which is served" } else { "an older one" };

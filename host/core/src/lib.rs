@@ -41,8 +41,8 @@ pub use counted::{counted, thousands};
 pub use digest::{Digest, ParseDigestError, canonical_json};
 pub use discrepancy::Discrepancy;
 pub use episode::{
-    Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord, Retrieval,
-    REPLAYABLE_FORMAT, Signal, Turn, TurnTiming, UnappliedAction,
+    Artefact, Branch, BranchWay, Drawn, EPISODE_FORMAT, Ending, Episode, JournalEntry, PlaybookRecord, PolicyRecord,
+    REPLAYABLE_FORMAT, Retrieval, Signal, Turn, TurnTiming, UnappliedAction,
 };
 pub use episode_origin::{EpisodeOrigin, Live, LiveSession, Simulated, Withheld};
 pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};

@@ -116,7 +116,8 @@ struct ShadowShown {
 impl From<ShadowView> for ShadowShown {
     fn from(view: ShadowView) -> Self {
         let ShadowView { with, without, neither, without_vote, failed, preference, interval, better, worse } = view;
-        let mean = preference.zip(interval).map(|(mean, (low, high))| format!("{mean:+.2} ({low:+.2} to {high:+.2}), "));
+        let mean =
+            preference.zip(interval).map(|(mean, (low, high))| format!("{mean:+.2} ({low:+.2} to {high:+.2}), "));
         // More digits of large evidence say nothing.
         let short = |value: f64| if value < 1e6 { format!("{value:.3}") } else { "over 1000000".to_owned() };
         let evidence = better.zip(worse);

@@ -272,7 +272,9 @@ mod tests {
                 let sources = GuidanceSources::new(Some(served), entries(&skills), 500);
                 let asked = "tier: gold\nplease show kindness";
                 for memory in [vec![], memory("Use metric units.")] {
-                    let guided = |shows: bool| sources.guide(&memory, (0, asked), |entry| (entry.id == trial.id).then_some(shows));
+                    let guided = |shows: bool| {
+                        sources.guide(&memory, (0, asked), |entry| (entry.id == trial.id).then_some(shows))
+                    };
                     let (with, without) = (guided(true), guided(false));
                     assert_eq!(with.drawn.len(), 1);
                     assert_eq!(with_lesson(&without.text, &trial.lesson), with.text);

@@ -142,14 +142,8 @@ mod tests {
             .map(|(entry, shown)| Drawn { entry: (*entry).into(), shown: *shown, propensity: None })
             .collect();
         let (digest, text) = (Digest::of(b"playbook"), String::new());
-        episode.policy.playbook = Some(PlaybookRecord {
-            digest,
-            text,
-            shown: Vec::new(),
-            drawn,
-            retrieval: None,
-            propensity: 0.5,
-        });
+        episode.policy.playbook =
+            Some(PlaybookRecord { digest, text, shown: Vec::new(), drawn, retrieval: None, propensity: 0.5 });
         episode.origin.simulated_mut().unwrap().group = index / 4;
         (episode.index, episode.reward, episode.ending) = (index, reward, Ending::Terminated);
         episode

@@ -25,10 +25,10 @@ pub(crate) use learning::{LiveLearner, LivePlaybook, TrialsState, user_number};
 pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
-pub(crate) use shadow::{ShadowAnswers, ShadowPlan};
 pub use shadow::ShadowSection;
-pub(crate) use weights::{LearnedPlace, LiveWeights, Training};
+pub(crate) use shadow::{ShadowAnswers, ShadowPlan};
+pub(crate) use weights::{LearnedPlace, LiveWeights, Training, withdraw_weights};
 pub use weights::{
     LiveWeightsVersions, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, live_weights, serve_live_weights,
-    train_step, withdraw_weights,
+    train_step,
 };

@@ -146,7 +146,10 @@ mod tests {
         check("[skills]\ncache_seconds = 100000", Err("skills.cache_seconds"));
         check("[skills]\nfolder = \"a\"", Err("did you mean `folders`?"));
         check("[skills]\nembeddings = \"e\"\nleast_similarity = 0.3", Ok(LiveMode::Observe));
-        check("[skills]\nembeddings = \"e\"\nleast_similarity = 1.5", Err("skills.least_similarity: must be from 0 to 1"));
+        check(
+            "[skills]\nembeddings = \"e\"\nleast_similarity = 1.5",
+            Err("skills.least_similarity: must be from 0 to 1"),
+        );
         check("[skills]\nembeddings = \"e\"\nleast_similarity = nan", Err("skills.least_similarity"));
         check("[skills]\nleast_similarity = 0.3", Err("name a model in `embeddings`, too"));
     }

@@ -215,12 +215,7 @@ impl TextVectors {
     }
 
     /// The vector of what a session asks, which is compared with these texts. Without one of them that has a vector, nothing is sent.
-    pub(super) async fn asked<'t>(
-        &self,
-        text: &str,
-        mut texts: impl Iterator<Item = &'t str>,
-        now_ms: u64,
-    ) -> Asked {
+    pub(super) async fn asked<'t>(&self, text: &str, mut texts: impl Iterator<Item = &'t str>, now_ms: u64) -> Asked {
         let model = {
             let mut state = self.lock();
             let Some((model, _)) = state.model.clone().filter(|_| !cut(text).is_empty()) else { return Asked::Nothing };

@@ -110,7 +110,8 @@ mod tests {
             let (low, high) = found.interval;
             assert_eq!(found.preference, expect);
             assert!(low <= expect && expect <= high && (low > 0.0) == (expect > 0.0) && (high < 0.0) == (expect < 0.0));
-            let (for_it, against) = if expect < 0.0 { (found.worse, found.better) } else { (found.better, found.worse) };
+            let (for_it, against) =
+                if expect < 0.0 { (found.worse, found.better) } else { (found.better, found.worse) };
             match expect == 0.0 {
                 true => assert_eq!((for_it, against), (1.0, 1.0), "equal answers are no evidence"),
                 false => assert!(for_it > 1e6 && against < 0.1, "{found:?}"),

@@ -7,8 +7,8 @@ mod scope;
 
 pub use scope::{InvalidScope, SCOPE_BYTES, Scope, ScopeLevel};
 
-use crate::playbook::{Index, Query};
 use crate::playbook::safety::{self, Refusal, TextLimits, escape};
+use crate::playbook::{Index, Query};
 use crate::{Entry, Lesson, estimated_tokens};
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
@@ -105,11 +105,7 @@ pub struct ScopeMemory {
 
 /// The part of a prompt that is remembered, with the ids of what is in it. At most `tokens` estimated tokens. Of each scope relevant
 /// memories come first, newer ones before older ones; scopes share the room in their order.
-pub fn remembered<'q>(
-    scopes: &[ScopeMemory],
-    query: impl Into<Query<'q>>,
-    tokens: u64,
-) -> (String, Vec<String>) {
+pub fn remembered<'q>(scopes: &[ScopeMemory], query: impl Into<Query<'q>>, tokens: u64) -> (String, Vec<String>) {
     let query = query.into();
     let (mut parts, mut shown, mut room) = (Vec::new(), Vec::new(), tokens);
     for ScopeMemory { scope, memories } in scopes {

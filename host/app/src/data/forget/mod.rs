@@ -15,6 +15,7 @@ mod traces;
 pub use lessons::CitedLesson;
 pub use request::{ForgetError, ForgetRequest, ForgetScope};
 
+use crate::live::{WithdrawnWeights, withdraw_weights};
 use crate::serve::{capture_store, settle_live, spool_of};
 use crate::workspace::{hold_folder, ledger_key_of};
 use crate::{AppError, Workspace, WorkspaceSettings};
@@ -48,6 +49,8 @@ pub struct ForgetReport {
     pub lessons: ForgottenLessons,
     /// Lessons of playbooks that cite these sessions. They stay.
     pub cited: Vec<CitedLesson>,
+    /// Weights that learned from these sessions. They no longer answer.
+    pub weights: Vec<WithdrawnWeights>,
     /// Decisions that are removed from the logs of routers.
     pub logged_decisions: u64,
     /// Logs of gateways that are removed: they may quote lessons and names.
@@ -99,6 +102,7 @@ async fn rehearse(folder: &Path, request: &ForgetRequest, store: &Store) -> Resu
     }
     report.removed = store.rehearse_forgetting(selection.forgetting).await?;
     let episodes: BTreeSet<String> = report.episodes.iter().cloned().collect();
+    report.weights = withdraw_weights(folder, &episodes, true)?;
     report.logged_decisions = traces::decisions(folder, &episodes)?;
     report.logs = traces::logs(folder);
     Ok(report)
@@ -119,6 +123,7 @@ async fn planned(folder: &Path, request: &ForgetRequest, store: &Store) -> Resul
         episodes: episodes.into_iter().collect(),
         removed: Forgotten::default(),
         lessons: selection.lessons,
+        weights: Vec::new(),
         logged_decisions: 0,
         logs: 0,
         unreadable: selection.unreadable.clone(),
@@ -131,8 +136,9 @@ async fn planned(folder: &Path, request: &ForgetRequest, store: &Store) -> Resul
 
 /// Removes the traces of what was forgotten in files: of this forgetting, and of those that were interrupted.
 async fn finish(folder: &Path, store: &Store, report: &mut ForgetReport) -> Result<(), AppError> {
-    // Everything that was forgotten and may have traces. What learned from these episodes is told here.
+    // Everything that was forgotten and may have traces.
     let episodes: BTreeSet<String> = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
+    report.weights = withdraw_weights(folder, &episodes, false)?;
     report.logged_decisions = traces::remove_decisions(folder, &episodes)?;
     report.logs = traces::remove_logs(folder)?;
     clear_spool(&spool_of(folder))?;

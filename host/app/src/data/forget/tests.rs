@@ -1,7 +1,7 @@
 //! Forgetting in a data folder with a store.
 
 use super::*;
-use crate::live::remember;
+use crate::live::{TrialsState, remember};
 use crate::{NewMemory, RequestError, prune};
 use clawhost_core::{
     Checkpoint, Digest, Episode, EpisodeFilter, EpisodeId, EpisodeOrigin, EpisodeStore as _, Evidence, ExchangeBatch,
@@ -277,9 +277,8 @@ async fn a_forgetting_that_was_interrupted_is_finished_by_the_next_one() {
         assert_eq!(report.interrupted, (episodes == 0).then(|| vec!["run-shop/ep-a".to_owned()]));
         assert_eq!(report.removed.episodes, episodes);
     };
-    let would =
-        forgotten(folder.path(), &ForgetRequest { is_rehearsal: true, ..request(Some("user:/nobody"), None, None) });
-    assert!(would.await.unwrap().interrupted.is_some());
+    let rehearsal = ForgetRequest { is_rehearsal: true, ..request(Some("user:/nobody"), None, None) };
+    assert!(forgotten(folder.path(), &rehearsal).await.unwrap().interrupted.is_some());
     check(request(Some("user:/nobody"), None, None), 0).await;
     check(request(None, None, Some("ep-e")), 1).await;
 }

@@ -200,8 +200,10 @@ impl LearnedBook for LivePlaybook {
     async fn learned(&self) -> Result<LearnedView, String> {
         let name = self.guide.served_playbook().map_err(|error| error.to_string())?;
         let Some(name) = name else { return Ok(LearnedView::default()) };
-        let (folder, known, shadow) = (self.folder.clone(), (self.insight.lock().clone(), self.tries), self.shadow.clone());
-        let read = tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, shadow.as_ref())).await;
+        let (folder, known, shadow) =
+            (self.folder.clone(), (self.insight.lock().clone(), self.tries), self.shadow.clone());
+        let read =
+            tokio::task::spawn_blocking(move || view(&Reader::open(&folder)?, name, known, shadow.as_ref())).await;
         read.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 

@@ -10,8 +10,7 @@ use crate::live::guide::LiveGuide;
 use crate::live::learning::trials_of;
 use crate::{AppError, Workspace};
 use clawhost_core::{
-    Clock, Digest, EpisodeReader as _, Llm, LiveReader as _, ModelError, ModelRequest, ModelResponse,
-    TrialsReader as _,
+    Clock, Digest, EpisodeReader as _, LiveReader as _, Llm, ModelError, ModelRequest, ModelResponse, TrialsReader as _,
 };
 use clawhost_gateway::ServedModel;
 use clawhost_learn::Entry;

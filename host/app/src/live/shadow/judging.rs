@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn the_judge_sees_the_conversation_and_both_answers_and_no_lesson() {
-        let material = "==== CONVERSATION\n[user] How far is Bern?\n==== ANSWER A\n10 km\n==== ANSWER B\nzehn\n==== END";
+        let material =
+            "==== CONVERSATION\n[user] How far is Bern?\n==== ANSWER A\n10 km\n==== ANSWER B\nzehn\n==== END";
         assert_eq!(asked("zehn", "10 km", Order::WithoutFirst), material);
         assert!(asked("zehn", "10 km", Order::WithFirst).contains("ANSWER A\nzehn\n==== ANSWER B\n10 km"));
     }
@@ -113,7 +114,9 @@ mod tests {
 
     #[test]
     fn the_last_vote_counts_and_prose_is_none() {
-        let check = |answer: &str, order: Order, expect: Option<Preference>| assert_eq!(vote(answer, order), expect, "{answer}");
+        let check = |answer: &str, order: Order, expect: Option<Preference>| {
+            assert_eq!(vote(answer, order), expect, "{answer}")
+        };
         use Order::{WithFirst, WithoutFirst};
         check("A is better. \\boxed{A}", WithFirst, Some(Preference::With));
         check("\\boxed{A}", WithoutFirst, Some(Preference::Without));

@@ -18,5 +18,5 @@ mod state;
 
 pub(crate) use background::ShadowAnswers;
 pub(crate) use page::ShadowPage;
-pub use section::ShadowSection;
 pub(crate) use section::ShadowPlan;
+pub use section::ShadowSection;

@@ -65,7 +65,8 @@ impl ShadowPage {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = known.state.spending.spent;
         let tokens = self.budget.tokens.map(|most| format!("{} of {most} tokens", spent.tokens));
-        let money = self.budget.micros.map(|most| format!("{:.2} of {:.2} dollars", dollars(spent.micros), dollars(most)));
+        let money =
+            self.budget.micros.map(|most| format!("{:.2} of {:.2} dollars", dollars(spent.micros), dollars(most)));
         let spent = tokens.into_iter().chain(money).collect::<Vec<_>>().join(", ");
         ShadowDayView { spent, problem: known.problem.clone() }
     }

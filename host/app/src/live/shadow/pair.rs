@@ -58,7 +58,8 @@ pub(super) fn pair(episode: &Episode, owner: &str, plan: &ShadowPlan, trials: &[
     let held_out = playbook.drawn.iter().filter(|drawn| !drawn.shown);
     let mut tried = held_out.filter_map(|drawn| trials.iter().find(|entry| entry.id.0 == drawn.entry));
     let entry = tried.next().ok_or(Skipped::NothingDrawn)?;
-    let system = episode.policy.system_prompt.as_ref().map(|text| Message::text(Role::System, Origin::User, text.clone()));
+    let system =
+        episode.policy.system_prompt.as_ref().map(|text| Message::text(Role::System, Origin::User, text.clone()));
     let messages: Vec<Message> = system.into_iter().chain(first.observation.iter().cloned()).collect();
     if messages.iter().flat_map(|message| &message.parts).any(|part| !matches!(part, Part::Text(_))) {
         return Err(Skipped::NotText);
@@ -127,10 +128,14 @@ pub(super) mod tests {
         episode.policy.sampling = Sampling { temperature: Some(0.5), top_p: None, max_tokens: 100_000 };
         let drawn = vec![Drawn { entry: entry.id.0.clone(), shown, propensity: Some(0.5) }];
         let (digest, text) = (Digest::of(b""), "Guidance.\n\nLessons from experience:\n- Be kind.".to_owned());
-        let playbook =
-            PlaybookRecord { digest, text, shown: Vec::new(), drawn, retrieval: None, propensity: 1.0 };
+        let playbook = PlaybookRecord { digest, text, shown: Vec::new(), drawn, retrieval: None, propensity: 1.0 };
         episode.policy.playbook = Some(playbook);
-        episode.tools = vec![ToolSpec { name: "look".into(), description: String::new(), input_schema: "{}".into(), ..episode.tools[0].clone() }];
+        episode.tools = vec![ToolSpec {
+            name: "look".into(),
+            description: String::new(),
+            input_schema: "{}".into(),
+            ..episode.tools[0].clone()
+        }];
         episode.turns.truncate(1);
         episode.turns[0].observation = vec![Message::text(Role::User, Origin::User, "How far is Bern?")];
         episode.ending = Ending::Terminated;
@@ -160,7 +165,9 @@ pub(super) mod tests {
             change(&mut episode);
             assert_eq!(pair(&episode, "shop", &all, &[entry.clone()]), Err(expect), "{expect:?}");
         };
-        for why in [Withheld::NoTrain, Withheld::Redacted, Withheld::SideTurn, Withheld::Repetition, Withheld::Ambiguous] {
+        for why in
+            [Withheld::NoTrain, Withheld::Redacted, Withheld::SideTurn, Withheld::Repetition, Withheld::Ambiguous]
+        {
             let live = LiveSession::new("s", "codex", "m");
             let origin = EpisodeOrigin::Live(Live { live, withheld: Some(why) });
             check(&|episode| episode.origin = origin.clone(), Skipped::Withheld);
@@ -169,7 +176,10 @@ pub(super) mod tests {
         check(&|episode| episode.turns.clear(), Skipped::Incomplete);
         check(&|episode| episode.policy.playbook = None, Skipped::NothingDrawn);
         check(&|episode| episode.policy.playbook.as_mut().unwrap().drawn[0].shown = true, Skipped::NothingDrawn);
-        check(&|episode| episode.policy.playbook.as_mut().unwrap().drawn[0].entry = "other".into(), Skipped::NothingDrawn);
+        check(
+            &|episode| episode.policy.playbook.as_mut().unwrap().drawn[0].entry = "other".into(),
+            Skipped::NothingDrawn,
+        );
         let part = |part: Part| move |episode: &mut Episode| episode.turns[0].observation[0].parts.push(part.clone());
         let image = Blob { digest: "sha256:0".into(), media_type: "image/png".into(), size: 1 };
         check(&part(Part::Blob(image)), Skipped::NotText);

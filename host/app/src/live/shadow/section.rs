@@ -97,9 +97,7 @@ mod tests {
 
     #[test]
     fn shadow_answers_need_models_that_are_served_and_priced() {
-        let model = |alias: &str| {
-            ServedModel::new(alias, ModelSource::Local(Arc::new(clawhost_follower::Follower)))
-        };
+        let model = |alias: &str| ServedModel::new(alias, ModelSource::Local(Arc::new(clawhost_follower::Follower)));
         let check = |money: Option<f64>, models: &[ServedModel], expect: &str| {
             let plan = plan(|section| section.budget_money = money);
             assert_eq!(plan.check(models).err().unwrap_or_default(), expect);
@@ -108,7 +106,11 @@ mod tests {
         check(None, &[m.clone(), judge.clone()], "");
         check(None, std::slice::from_ref(&judge), "shadow.upstreams: there is no model `m`");
         check(None, std::slice::from_ref(&m), "shadow.judge: there is no model `judge`");
-        check(Some(1.0), &[m.clone(), judge.clone()], "shadow.budget_money: `m` has no prices, so its answers cannot be counted");
+        check(
+            Some(1.0),
+            &[m.clone(), judge.clone()],
+            "shadow.budget_money: `m` has no prices, so its answers cannot be counted",
+        );
         let priced = |model: ServedModel| {
             let first = model.first.clone().priced(Some(Prices { input: 1.0, output: 2.0 }));
             ServedModel { first, ..model }
@@ -133,7 +135,10 @@ mod tests {
         check(&with("budget_money = 0.5"), Ok(true));
         check(&with("budget_tokens = 49999"), Err("shadow.budget_tokens: must be from 50000 to 10000000000"));
         ["0", "-1", "nan", "1e6"].iter().for_each(|money| {
-            check(&with(&format!("budget_money = {money}")), Err("shadow.budget_money: must be more than 0 and at most"));
+            check(
+                &with(&format!("budget_money = {money}")),
+                Err("shadow.budget_money: must be more than 0 and at most"),
+            );
         });
         check("budget_tokens = 50000", Err("shadow.upstreams: name the models"));
         check("budget_tokens = 50000\nupstreams = [\"m\"]", Err("shadow.judge: name the model that judges"));

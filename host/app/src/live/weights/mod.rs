@@ -32,6 +32,7 @@ pub(crate) use learner::{LiveWeights, Training};
 pub use learner::{TrainStep, train_step};
 pub(crate) use page::TrainingPage;
 pub use section::WeightsSection;
-pub use serving::{LiveWeightsVersions, WithdrawnWeights, live_weights, serve_live_weights, withdraw_weights};
+pub(crate) use serving::withdraw_weights;
+pub use serving::{LiveWeightsVersions, WithdrawnWeights, live_weights, serve_live_weights};
 pub(crate) use versions::LearnedPlace;
 pub use versions::WeightsVersion;

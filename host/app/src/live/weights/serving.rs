@@ -83,20 +83,26 @@ pub(super) fn serve(
     place.serve(&mut learned, number, confirms)
 }
 
-/// Withdraws the weights that learned from some episodes, `RUN/EPISODE`: what they learned answers nobody until it is learned anew without them, or an operator
-/// serves it all the same. Doing it again finds nothing more to do.
+/// Withdraws the weights in a data folder that learned from some episodes, `RUN/EPISODE`: what they learned answers nobody until it is learned anew without
+/// them, or an operator serves it all the same. Doing it again finds nothing more to do. `is_rehearsal`: nothing is changed.
 ///
 /// # Errors
 /// What was learned cannot be read or written, or another process trains these weights.
-pub fn withdraw_weights(workspace: &Workspace, episodes: &BTreeSet<String>) -> Result<Vec<WithdrawnWeights>, AppError> {
-    let data = workspace.folder();
+pub(crate) fn withdraw_weights(
+    data: &Path,
+    episodes: &BTreeSet<String>,
+    is_rehearsal: bool,
+) -> Result<Vec<WithdrawnWeights>, AppError> {
     let mut all = Vec::new();
     for place in LearnedPlace::all(data) {
         let Some(known) = place.known()? else { continue };
-        let _lease = lease(data, &known.model)?.ok_or_else(busy)?;
+        let lease = if is_rehearsal { None } else { Some(lease(data, &known.model)?.ok_or_else(busy)?) };
         // It may have learned until now.
         let Some(mut learned) = place.known()? else { continue };
-        let versions = place.withdraw(&mut learned, episodes)?;
+        let versions = place.withdrawn(&mut learned, episodes);
+        if lease.is_some() {
+            place.keep(&learned)?;
+        }
         if !versions.is_empty() {
             let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
             all.push(WithdrawnWeights { model, scope, versions, serves });
@@ -202,8 +208,11 @@ mod tests {
         step(&own, &mut adapter, "of ada", &["r/2"]);
         assert_eq!(served(&own).as_deref(), Some("of ada"));
 
-        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/9"])).unwrap(), []);
-        let withdrawn = withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap();
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/9"]), false).unwrap(), []);
+        let would = withdraw_weights(data.path(), &episodes(&["r/2"]), true).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("three"), "a rehearsal changes nothing");
+        let withdrawn = withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap();
+        assert_eq!(would, withdrawn);
         let of = |scope: Option<&Scope>, versions: &[u64], serves| WithdrawnWeights {
             model: "m".to_owned(),
             scope: scope.cloned(),
@@ -212,14 +221,14 @@ mod tests {
         };
         assert_eq!(withdrawn, [of(None, &[2, 3], 1), of(Some(&scope), &[1], 0)], "with what was learned from them");
         assert_eq!((served(&place).as_deref(), served(&own)), (Some("one"), None));
-        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap(), [], "nothing is left to do");
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), [], "nothing is left to do");
 
         let refused = serve_live_weights(&workspace, ("m", None), 3, false).unwrap_err();
         assert!(refused.to_string().contains("forgotten since"), "{refused}");
         // Learned anew, without them.
         let mut learned = place.known().unwrap().unwrap();
         step(&place, &mut learned, "four", &["r/4"]);
-        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/2"])).unwrap(), []);
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), []);
         assert_eq!(served(&place).as_deref(), Some("four"));
         serve_live_weights(&workspace, ("m", None), 3, true).unwrap();
         serve_live_weights(&workspace, ("m", Some(&scope)), 1, true).unwrap();
@@ -252,12 +261,11 @@ mod tests {
     #[test]
     fn a_step_whose_sessions_cannot_be_read_may_have_had_any() {
         let data = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(WorkspaceSettings::new(data.path())).unwrap();
         let place = LearnedPlace::new(data.path(), "m");
         let mut learned = begun(&place, None);
         step(&place, &mut learned, "one", &["r/1"]);
         std::fs::remove_file(data.path().join("live-weights/m/steps/1.json")).unwrap();
-        assert_eq!(withdraw_weights(&workspace, &episodes(&["r/9"])).unwrap().len(), 1);
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/9"]), false).unwrap().len(), 1);
         assert_eq!(place.known().unwrap().unwrap().serves, 0);
     }
 }

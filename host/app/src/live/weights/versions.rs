@@ -324,15 +324,12 @@ impl LearnedPlace {
         }
         version.is_withdrawn = false;
         learned.serves = number;
-        small_files::write(&self.folder, FILE, learned)?;
-        self.repair(learned)
+        self.keep(learned)
     }
 
-    /// Withdraws the versions that learned from some episodes, `RUN/EPISODE`, and serves the newest one that did not. Returns their numbers.
-    ///
-    /// # Errors
-    /// What was learned cannot be read or written.
-    pub(super) fn withdraw(&self, learned: &mut Learned, episodes: &BTreeSet<String>) -> Result<Vec<u64>, AppError> {
+    /// Withdraws the versions that learned from some episodes, `RUN/EPISODE`, and lets the newest one serve that did not. Returns their numbers. Nothing is
+    /// written.
+    pub(super) fn withdrawn(&self, learned: &mut Learned, episodes: &BTreeSet<String>) -> Vec<u64> {
         let taught = learned.taught_by(episodes, |number| self.sessions(number));
         let mut withdrawn = Vec::new();
         for version in learned.versions.iter_mut().filter(|version| taught.contains(&version.number)) {
@@ -347,12 +344,16 @@ impl LearnedPlace {
         if taught.contains(&learned.serves) {
             learned.serves = learned.versions.iter().rev().find(is_usable).map_or(0, |version| version.number);
         }
-        if !withdrawn.is_empty() {
-            small_files::write(&self.folder, FILE, learned)?;
-        }
-        // A process that was killed before the link changed does it now.
-        self.repair(learned)?;
-        Ok(withdrawn)
+        withdrawn
+    }
+
+    /// Writes what was changed, and serves the version that counts.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn keep(&self, learned: &Learned) -> Result<(), AppError> {
+        small_files::write(&self.folder, FILE, learned)?;
+        self.repair(learned)
     }
 
     /// Writes the sessions of a step, as `RUN/EPISODE`.

@@ -35,7 +35,10 @@ struct Model {
 }
 
 impl Model {
-    fn new(name: &'static str, answers: impl Fn(&ModelRequest) -> Result<String, ModelError> + Send + Sync + 'static) -> Self {
+    fn new(
+        name: &'static str,
+        answers: impl Fn(&ModelRequest) -> Result<String, ModelError> + Send + Sync + 'static,
+    ) -> Self {
         Self { name, answers: Box::new(answers), tokens: 15, asked: Mutex::default() }
     }
 
@@ -97,7 +100,13 @@ impl Bench {
         let mut state = TrialsState::default();
         let text = entry.lesson.line();
         for user in 0..3 {
-            let new = clawhost_core::Entry { id: String::new(), text: text.clone(), tags: vec![], needs: vec![], extra: vec![] };
+            let new = clawhost_core::Entry {
+                id: String::new(),
+                text: text.clone(),
+                tags: vec![],
+                needs: vec![],
+                extra: vec![],
+            };
             let proposal = Proposal { change: Change::Add(new), evidence: vec![], expected_effect: String::new() };
             state.trials.offer("stated", &proposal, user, &Playbook::default());
         }
@@ -125,8 +134,14 @@ impl Bench {
     /// A session ends in which the lesson was held out.
     async fn session(&mut self, change: impl FnOnce(&mut Episode)) {
         let id = EpisodeId(format!("ep-{}", self.sessions));
-        let mut episode =
-            Episode { run: RunId(RUN.into()), id, index: self.sessions, verdicts: vec![], reward: None, ..episode(&self.entry, false) };
+        let mut episode = Episode {
+            run: RunId(RUN.into()),
+            id,
+            index: self.sessions,
+            verdicts: vec![],
+            reward: None,
+            ..episode(&self.entry, false)
+        };
         change(&mut episode);
         self.sessions += 1;
         let recorded = Recorded { episode: Arc::new(episode), notes: BTreeMap::new(), replaces_existing: false };
@@ -187,7 +202,8 @@ async fn a_judge_that_prefers_the_lesson_is_counted_for_it_and_nothing_of_the_se
 
 #[tokio::test]
 async fn a_judge_that_always_names_the_first_answer_is_no_evidence() {
-    let mut bench = Bench::new(Model::new("big", obedient), Model::new("small", |_| Ok("\\boxed{A}".into())), |_| ()).await;
+    let mut bench =
+        Bench::new(Model::new("big", obedient), Model::new("small", |_| Ok("\\boxed{A}".into())), |_| ()).await;
     for _ in 0..60 {
         bench.session(|_| ()).await;
     }
@@ -231,7 +247,8 @@ async fn nothing_is_sent_of_a_scope_or_to_a_model_that_is_not_named() {
 #[tokio::test]
 async fn the_budget_of_a_day_holds_over_a_restart() {
     let model = Model { tokens: 10_000, ..Model::new("big", obedient) };
-    let mut bench = Bench::new(model, Model::new("small", german), |section| section.budget_tokens = Some(50_000)).await;
+    let mut bench =
+        Bench::new(model, Model::new("small", german), |section| section.budget_tokens = Some(50_000)).await;
     for _ in 0..4 {
         bench.session(|_| ()).await;
     }
