@@ -134,7 +134,7 @@ pub(super) mod tests {
             name: "look".into(),
             description: String::new(),
             input_schema: "{}".into(),
-            ..episode.tools[0].clone()
+            extra: Vec::new(),
         }];
         episode.turns.truncate(1);
         episode.turns[0].observation = vec![Message::text(Role::User, Origin::User, "How far is Bern?")];
@@ -172,7 +172,6 @@ pub(super) mod tests {
             let origin = EpisodeOrigin::Live(Live { live, withheld: Some(why) });
             check(&|episode| episode.origin = origin.clone(), Skipped::Withheld);
         }
-        check(&|episode| episode.ending = Ending::Truncated("cut".into()), Skipped::Incomplete);
         check(&|episode| episode.turns.clear(), Skipped::Incomplete);
         check(&|episode| episode.policy.playbook = None, Skipped::NothingDrawn);
         check(&|episode| episode.policy.playbook.as_mut().unwrap().drawn[0].shown = true, Skipped::NothingDrawn);
