@@ -112,7 +112,9 @@ impl WeightsBackend for LocalBackend {
         }
         let weights = learner.layer().host().clone();
         let learned = match self.plan.adapters {
-            None => LearnedWeights::Whole { name: self.name.clone(), model: ModelFolder { weights, ..model } },
+            None => {
+                LearnedWeights::Whole { name: self.name.clone(), model: Box::new(ModelFolder { weights, ..model }) }
+            }
             Some(_) => LearnedWeights::Adapter {
                 adapter: AdapterFolder::of(&weights, &self.folder.display().to_string())?,
                 base: start.base.parse().map_err(|_| unusable(&self.folder, "its digest cannot be read"))?,
@@ -134,7 +136,7 @@ struct Version {
 
 enum LearnedWeights {
     /// A whole model.
-    Whole { name: String, model: ModelFolder },
+    Whole { name: String, model: Box<ModelFolder> },
     /// An adapter of the model with these weights.
     Adapter { adapter: AdapterFolder, base: clawhost_core::Digest },
 }
