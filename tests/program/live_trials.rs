@@ -124,3 +124,42 @@ fn corrections_of_three_users_become_a_lesson_for_all_when_a_crowd_is_pleased_wi
     assert_eq!((&kept["version"], kept["deployed"]["entries"].as_array().map_or(0, Vec::len)), (&json!(2), 0));
     served.terminate();
 }
+
+#[test]
+fn requests_of_real_sessions_are_answered_again_for_a_judge_and_nobody_sees_it() {
+    let Some(bench) = Bench::new("requests_are_answered_again") else { return };
+    let (stub, judge) = (
+        model(),
+        Stub::start(|_, request: &Received| {
+            let prefers_first = request.body["messages"].to_string().contains("ANSWER A\\\\n5 km");
+            says(request, if prefers_first { "\\boxed{A}" } else { "\\boxed{B}" }, &[])
+        }),
+    );
+    let config = format!(
+        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\ntrial_share = 0.5\ndeadline_seconds = 1\nreflectors = [\"{}\"]\n\
+         [shadow]\nbudget_tokens = 10000000\nupstreams = [\"m\"]\njudge = \"judge\"\nscopes = [\"key:\"]\n",
+        bench.guest("reflector_rules")
+    );
+    std::fs::write(bench.data.path().join("gateway.toml"), config).unwrap();
+    let upstreams = [format!("m=openai:stub@{}", stub.base_url()), format!("judge=openai:small@{}", judge.base_url())];
+    let served = Served::start(&bench, &[&upstreams[0], &upstreams[1]]);
+    let admin = Admin::new(&bench, &served);
+    for who in ["ada", "ben", "cy"] {
+        session(&served, who, who, Some(LESSON));
+    }
+    assert!(admin.playbook("sessions still needed").contains("none yet"));
+    let held_out =
+        (0..12).filter(|number| !session(&served, &format!("s-{number}"), &format!("u{number}"), None)).count();
+    assert!((1..12).contains(&held_out), "{held_out}");
+    // Each of these sessions is answered again, with the lesson and without it.
+    let page = admin.playbook(&format!("{held_out} pairs for it, 0 against, 0 equal"));
+    assert!(page.contains("Shadow answers today: "), "{page}");
+    let asked = stub.requests().len();
+    assert_eq!((asked, judge.requests().len()), (3 + 12 + 2 * held_out, held_out));
+    let shadow = std::fs::read_to_string(bench.data.path().join("shadow.json")).unwrap();
+    let shadow: Value = serde_json::from_str(&shadow).unwrap();
+    assert_eq!(shadow["lessons"].as_object().unwrap().len(), 1, "{shadow}");
+    let episodes = bench.json(&["episodes", "list", "--limit", "100"]);
+    assert_eq!(episodes.as_array().unwrap().len(), 15, "no answer of these is in a record");
+    served.terminate();
+}
