@@ -30,6 +30,9 @@ pub enum ProviderError {
         "the headers of the trace collector cannot be read: write NAME=VALUE,NAME=VALUE, with values in percent encoding"
     )]
     CollectorHeaders,
+    /// The address of a Tinker service is invalid.
+    #[error("`{0}` is no address of a Tinker service: {1}; write http://HOST:PORT, or https://HOST")]
+    TinkerAddress(String, String),
     /// The HTTP client cannot be set up.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(String),
@@ -66,6 +69,7 @@ impl ProviderError {
             Self::KeyCharacters => "key-characters",
             Self::CollectorAddress(..) => "trace-collector",
             Self::CollectorHeaders => "trace-headers",
+            Self::TinkerAddress(..) => "tinker-address",
             Self::Client(_) => "http-client",
             Self::Script(..) => "script-unreadable",
             Self::ScriptLine(..) => "script-line",
@@ -81,6 +85,7 @@ impl ProviderError {
             Self::PasswordInAddress | Self::KeyFile(..) | Self::KeyCharacters => vec![Hint::change("api_key_file")],
             Self::NoKey { .. } => vec![Hint::set("api_key_file", "FILE")],
             Self::Address(..)
+            | Self::TinkerAddress(..)
             | Self::KeyInTheClear(..)
             | Self::Script(..)
             | Self::ScriptTooLong(..)

@@ -1,7 +1,8 @@
 //! Clients of model endpoints (floor 2): the only crate that uses the network.
 //!
 //! [`Endpoint`] calls any server of the OpenAI or Anthropic [`Dialect`]. [`Scripted`] answers from a list, for tests and for
-//! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget, [`Guarded`] keeps keys out of what it answers.
+//! replaying recorded answers. [`Metered`] wraps a model and enforces the run's budget, [`Guarded`] keeps keys out of what it answers. [`TinkerService`]
+//! trains and samples with a service of the Tinker protocol.
 //!
 //! Invariants: a key is read from the environment or a file, is stored in a [`Secret`](clawhost_core::Secret), and never appears in output, logs,
 //! errors or answers, even if an endpoint quotes it, encoded and in fragments. It is never sent over plain HTTP to another machine. Every
@@ -21,6 +22,7 @@ mod passing;
 mod pinned;
 mod scripted;
 mod teacher;
+mod tinker;
 mod upstream;
 
 pub use dialect::Dialect;
@@ -35,4 +37,8 @@ pub use metered::{Account, Budget, Ledger, Metered, MeteredTeacher, Prices, Spen
 pub use otlp::TraceCollector;
 pub use scripted::Scripted;
 pub use teacher::EndpointTeacher;
+pub use tinker::{
+    AdamParams, SampleRequest, Sampled, SampledToken, TINKER_HOME, TINKER_KEY, TinkerConfig, TinkerSampler,
+    TinkerService, TinkerTraining, TinkerWeights, tinker_origin,
+};
 pub use upstream::{Upstream, UpstreamAnswer, UpstreamConfig, UpstreamError};

@@ -3,7 +3,7 @@
 //! [`openai`] implements the chat dialect, [`anthropic`] the messages dialect, [`responses`] the newer shape of OpenAI's requests. Each has two sides. The client side writes a
 //! [`ModelRequest`] for an endpoint and parses its answer into a [`ModelResponse`]. The server side parses a client's
 //! request into a [`ClientRequest`] and writes an answer for it. [`sse`] reads and writes event streams; [`StreamedAnswer`]
-//! parses an answer from one. Unknown fields are kept.
+//! parses an answer from one. [`tinker`] has the protocol buffers of services that train and sample by tokens. Unknown fields are kept.
 //!
 //! Invariant: no I/O, no clock. Any input of an endpoint or a client gives a value or a [`WireError`], never a panic.
 //!
@@ -22,6 +22,7 @@ mod server;
 pub mod splice;
 pub mod sse;
 mod stream;
+pub mod tinker;
 
 pub use server::{AnswerHead, ClientRequest, ErrorKind};
 pub use stream::{ANSWER_BYTES, AnswerStream, CALLS, STREAM_BYTES, StreamedAnswer};
