@@ -22,6 +22,7 @@ mod reflectors;
 mod rewards;
 mod stores;
 mod time;
+mod tinker;
 mod weights;
 mod world;
 
@@ -34,5 +35,6 @@ pub use reflectors::{Proposer, Shown, lesson};
 pub use rewards::{Judge, Marks};
 pub use stores::{Memory, Shelf};
 pub use time::{Free, SetClock, Still};
+pub use tinker::{Reply, Request, Stage, TINKER_BASE, TinkerStub};
 pub use weights::{Dial, Dialled};
 pub use world::{World, WorldPlan, plan, small};

@@ -139,6 +139,11 @@ impl Trainer {
         self.schedule = schedule;
     }
 
+    /// Sets the optimiser from the next step on.
+    pub fn set_optimizer(&mut self, settings: OptimizerSettings) {
+        self.settings = settings;
+    }
+
     /// Scores of trained tokens. Nothing is accumulated.
     ///
     /// # Errors
