@@ -1,4 +1,5 @@
-//! The SDKs of OpenAI and Anthropic against the gateway, as real clients: each with upstreams of both dialects.
+//! The SDKs of OpenAI and Anthropic against the gateway, as real clients: each with upstreams of both dialects. And the SDK of Tinker against the stub of
+//! its service.
 //!
 //! `cargo xtask sdks` installs them, `cargo xtask agents` the agents. Without them the tests print why they are skipped.
 #![allow(
@@ -22,6 +23,7 @@ mod guests;
 mod page;
 #[path = "../common/serving.rs"]
 mod serving;
+mod tinker;
 
 use bench::Bench;
 use serving::Served;

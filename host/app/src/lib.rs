@@ -68,6 +68,7 @@ mod small_files;
 mod stored;
 mod sweep;
 mod tasks;
+mod tinker;
 mod tls;
 mod traces;
 mod unpriced;

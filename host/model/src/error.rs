@@ -1,6 +1,6 @@
 //! Errors of local models.
 
-use clawhost_core::Hint;
+use clawhost_core::{Hint, ModelError};
 use std::path::PathBuf;
 
 /// What failed, and where. [`LocalModelError::hints`] suggests remedies.
@@ -137,6 +137,9 @@ pub enum LocalModelError {
     /// Samples that cannot be trained on.
     #[error("samples: {0}")]
     Samples(String),
+    /// A service that has the weights does not answer, or with something else.
+    #[error(transparent)]
+    Service(ModelError),
 }
 
 impl LocalModelError {
@@ -164,6 +167,7 @@ impl LocalModelError {
             Self::Checkpoint(_) => "checkpoint",
             Self::Adapter(_) => "adapter",
             Self::Samples(_) => "samples",
+            Self::Service(_) => "service",
         }
     }
 

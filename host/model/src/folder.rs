@@ -2,15 +2,16 @@
 //! `tokenizer.json`, the chat template in `chat_template.jinja` or `tokenizer_config.json`, and
 //! `generation_config.json`.
 
+use crate::chat_folder::{CONFIG, ChatFiles, TEMPLATE, TOKENIZER_CONFIG, TOOL_TEMPLATE, conversing, fits, text};
 use crate::device::ComputeDevice;
 use crate::generate::{NewTokens, Sampling};
 use crate::tiny::OWN_TEMPLATES;
-use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TextFiles, TextHost, Texts, Tokenizer};
+use crate::tokens::{ChatTemplate, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
 use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
 use clawhost_core::Digest;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,67 +38,10 @@ pub struct ModelFolder {
     pub texts: TextHost,
 }
 
-const TEMPLATE: &str = "chat_template.jinja";
-/// The path that transformers uses if there are two templates.
-pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
-/// Names of templates.
-const DEFAULT: &str = "default";
-/// See [`DEFAULT`].
-const TOOL_USE: &str = "tool_use";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// The adapter's folder inside the model's folder, in PEFT's format.
 pub(crate) const ADAPTER: &str = "adapter";
 /// The base model of such an adapter: the folder above, wherever it is moved.
 pub(crate) const BASE: &str = "..";
-
-/// Largest JSON document of a model's folder that this process reads itself. `tokenizer_config.json` is the largest: some repeat all
-/// added tokens in it, in 1 MB.
-pub(crate) const JSON_BYTES: u64 = 8 << 20;
-
-fn text(path: &Path) -> Result<String, LocalModelError> {
-    clawhost_files::read_text(path, JSON_BYTES).map_err(|error| file(path, error))
-}
-
-/// It is not read as JSON here: that takes many times its size.
-fn tokenizer_json(path: &Path) -> Result<String, LocalModelError> {
-    clawhost_files::read_text(path, TOKENIZER_BYTES).map_err(|error| file(path, error))
-}
-
-fn object(path: &Path) -> Result<Value, LocalModelError> {
-    if !path.exists() {
-        return Ok(Value::Null);
-    }
-    serde_json::from_str(&text(path)?).map_err(|error| file(path, format!("no JSON: {error}")))
-}
-
-/// The text of a special token: a string, or an object that holds one.
-fn word(document: &Value, name: &str) -> Option<String> {
-    let told = document.get(name)?;
-    told.as_str().or_else(|| told.get("content")?.as_str()).map(str::to_owned)
-}
-
-/// The template of this name. A template without a name is the default.
-fn template(document: &Value, name: &str) -> Option<String> {
-    match document.get("chat_template")? {
-        Value::String(source) => (name == DEFAULT).then(|| source.clone()),
-        Value::Array(named) => {
-            let named = named.iter().find(|one| one.get("name").is_some_and(|known| known == name))?;
-            named.get("template")?.as_str().map(str::to_owned)
-        }
-        _ => None,
-    }
-}
-
-/// Settings of generation_config.json that this crate does not follow, with their neutral values.
-const IGNORED: [(&str, f64); 7] = [
-    ("repetition_penalty", 1.0),
-    ("encoder_repetition_penalty", 1.0),
-    ("no_repeat_ngram_size", 0.0),
-    ("typical_p", 1.0),
-    ("epsilon_cutoff", 0.0),
-    ("eta_cutoff", 0.0),
-    ("num_beams", 1.0),
-];
 
 impl ModelFolder {
     /// Reads a folder. `texts`: where its tokenizer and its templates are interpreted when it is opened.
@@ -105,55 +49,17 @@ impl ModelFolder {
     /// # Errors
     /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is not supported.
     pub fn read(folder: &Path, texts: &TextHost) -> Result<Self, LocalModelError> {
-        let mut config = ModelConfig::parse(&text(&folder.join("config.json"))?)?;
-        let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
-        let template_of = |path: &str, name: &str| match folder.join(path) {
-            beside if beside.exists() => Ok(Some(text(&beside)?)),
-            _ => Ok(template(&tokens, name)),
-        };
-        let (template, tool_template) = (template_of(TEMPLATE, DEFAULT)?, template_of(TOOL_TEMPLATE, TOOL_USE)?);
-        let generation = object(&folder.join("generation_config.json"))?;
-        match generation.get("eos_token_id") {
-            Some(Value::Array(ids)) => {
-                config.end_tokens = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect();
-            }
-            Some(id) => config.end_tokens.extend(id.as_u64().and_then(|id| u32::try_from(id).ok())),
-            None => {}
-        }
-        let mut known = BTreeSet::new();
-        config.end_tokens.retain(|id| known.insert(*id));
-        let ignored = IGNORED.into_iter().filter_map(|(name, neutral)| {
-            let value = generation.get(name)?.as_f64().filter(|value| *value != neutral)?;
-            Some(format!("{name} {value}"))
-        });
-        let ignored = ignored.collect();
-        let number = |name: &str| generation.get(name).and_then(Value::as_f64).map(|number| number as f32);
-        let samples = generation.get("do_sample").and_then(Value::as_bool).unwrap_or(true);
-        let sampling = Sampling {
-            temperature: if samples { number("temperature").unwrap_or(1.0) } else { 0.0 },
-            top_k: generation.get("top_k").and_then(Value::as_u64).filter(|k| *k > 0).map(|k| k as usize),
-            top_p: number("top_p").unwrap_or(1.0),
-            min_p: number("min_p").unwrap_or(0.0),
-            bias: Vec::new(),
-        };
-        let words =
-            ["bos_token", "eos_token"].into_iter().filter_map(|name| Some((name.to_owned(), word(&tokens, name)?)));
+        let mut config = ModelConfig::parse(&text(&folder.join(CONFIG))?)?;
+        let ChatFiles { end_tokens, tokenizer_json, template, tool_template, words, sampling, ignored } =
+            ChatFiles::read(folder, std::mem::take(&mut config.end_tokens))?;
+        config.end_tokens = end_tokens;
         memory::check("the model", memory::of_weights(config.parameters()))?;
         let mut weights = weight_files::read(folder, &config)?;
         if folder.join(ADAPTER).is_dir() {
             weights = AdapterFolder::read(&folder.join(ADAPTER))?.attach(&weights)?;
         }
-        Ok(Self {
-            weights,
-            config,
-            tokenizer_json: tokenizer_json(&folder.join("tokenizer.json"))?,
-            template,
-            tool_template,
-            words: words.collect(),
-            sampling,
-            ignored,
-            texts: texts.clone(),
-        })
+        let texts = texts.clone();
+        Ok(Self { weights, config, tokenizer_json, template, tool_template, words, sampling, ignored, texts })
     }
 
     /// Writes a folder that transformers reads, in f32 and one file. Files of the same names are overwritten.
@@ -245,14 +151,7 @@ impl ModelFolder {
             beginning: word("bos_token"),
             end: word("eos_token"),
         };
-        let texts = Texts::open(&files, &OWN_TEMPLATES, &self.texts)?;
-        let (size, vocabulary) = (texts.tokenizer.size(), self.config.vocabulary);
-        if size > vocabulary {
-            return Err(LocalModelError::Tokenizer(format!(
-                "it gives {size} tokens, and the model has embeddings for {vocabulary}; do the two belong together?"
-            )));
-        }
-        Ok(texts)
+        fits(Texts::open(&files, &OWN_TEMPLATES, &self.texts)?, self.config.vocabulary)
     }
 
     /// Checks what reading alone does not: the texts by a short conversation, and the weights by one token, computed on the processor.
@@ -276,14 +175,6 @@ impl ModelFolder {
     /// # Errors
     /// As [`ModelFolder::texts`], or there is no template.
     pub fn chat_texts(&self) -> Result<(Tokenizer, ChatTemplate), LocalModelError> {
-        let texts = self.texts()?;
-        texts.probe()?;
-        let Texts { tokenizer, template } = texts;
-        let template = template.ok_or_else(|| {
-            LocalModelError::Template(format!(
-                "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into the model's folder"
-            ))
-        })?;
-        Ok((tokenizer, template))
+        conversing(self.texts()?)
     }
 }

@@ -1,10 +1,11 @@
 //! The tokens of an answer after another conversation than its own, for example one with the correction that came later: how likely they are then is
 //! what a model teaches itself in hindsight.
 
-use crate::{LocalModel, LocalModelError};
+use crate::generate::Generator;
+use crate::{ChatModel, LocalModelError};
 use clawhost_core::{Message, ToolSpec};
 
-impl LocalModel {
+impl<G: Generator> ChatModel<G> {
     /// The tokens of a conversation as the model reads it, followed by those of an answer.
     ///
     /// # Errors
@@ -19,7 +20,7 @@ impl LocalModel {
         let text = format.template.render(messages, tools)?;
         let mut tokens = format.tokenizer.encode(&text)?;
         tokens.extend(answer);
-        let context = self.engine().current().model.config().context;
+        let context = self.engine().context();
         if tokens.len() > context {
             return Err(LocalModelError::TooLong { tokens: tokens.len(), context });
         }

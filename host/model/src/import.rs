@@ -1,6 +1,7 @@
 //! Imports a model: reads it whole, checks it, and copies it unchanged.
 
-use crate::folder::{ADAPTER, BASE, TOOL_TEMPLATE};
+use crate::chat_folder::TOOL_TEMPLATE;
+use crate::folder::{ADAPTER, BASE};
 use crate::tokens::TextHost;
 use crate::weight_files::{file, shards};
 use crate::{AdapterFolder, LocalModelError, ModelFolder};

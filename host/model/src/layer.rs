@@ -9,8 +9,7 @@ use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest}
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
-    Dropped, Experience, Generated, Metrics, PolicyGradient, Recorded, Staleness, StepBatch, SupervisedStep,
-    Trajectory, TrajectoryGroup, Updates,
+    self, Experience, Generated, Metrics, OtherLogprobs, PolicyGradient, Staleness, StepBatch, SupervisedStep, Updates,
 };
 use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
 use std::collections::BTreeMap;
@@ -60,6 +59,7 @@ fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence
     numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect()
 }
 
+/// The sequences of a trajectory for training.
 fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
     let temperature = generated.logprob_temperature();
     generated
@@ -69,8 +69,11 @@ fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
         .collect()
 }
 
-/// The same, with the tokens that a teacher named beside each sampled one.
-fn with_likely(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+/// The sequences of a trajectory for training, with the tokens that a teacher named beside each sampled one.
+///
+/// # Errors
+/// A mask does not fit its tokens, or the temperature is not above 0.
+pub fn with_likely(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
     let mut taught = generated.taught.iter();
     let beside = |sequence: Sequence| {
         let own = (&mut taught).take(sequence.trained().len());
@@ -206,11 +209,7 @@ impl Layer for WeightsLayer {
 
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let current = self.engine.current().number;
-        let mut written: BTreeMap<String, Arc<Generated>> = BTreeMap::new();
-        let members = batch.groups.iter().flat_map(|group| &group.members);
-        for member in members {
-            written.extend(member.generated.as_ref().map(|generated| (member.episode.to_string(), generated.clone())));
-        }
+        let written = policy::generated(batch);
         let lag = |generated: &Generated| current.saturating_sub(generated.version);
         // Truncated importance weights for what older weights generated, from the current weights' log-probs.
         let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
@@ -222,30 +221,8 @@ impl Layer for WeightsLayer {
             }
             None => BTreeMap::new(),
         };
-        let mut groups = Vec::with_capacity(batch.groups.len());
-        for group in &batch.groups {
-            let mut members = Vec::with_capacity(group.members.len());
-            for member in &group.members {
-                let Some(generated) = &member.generated else { continue };
-                let name = member.episode.to_string();
-                let (trainer, reference) = (old.remove(&name), reference.remove(&name));
-                let recorded = generated.recorded(name, member.reward, lag(generated));
-                members.push(Trajectory::new(Recorded { trainer, reference, ..recorded })?);
-            }
-            groups.push(TrajectoryGroup { task: group.task.clone(), members });
-        }
-        let (groups, dropped) = self.staleness.keep(groups);
-        let Dropped { unknown_distribution, old_weights, old_playbook } = dropped;
-        let experience = Experience::new(self.objective, groups)?;
-        let mut metrics = experience.report().named();
-        let counts = [
-            (Metric::DroppedUnknownDistribution, unknown_distribution),
-            (Metric::DroppedOldWeights, old_weights),
-            (Metric::DroppedOldPlaybook, old_playbook),
-        ];
-        for (metric, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            metrics.set(metric, count as f64);
-        }
+        let other = |name: &str| OtherLogprobs { trainer: old.remove(name), reference: reference.remove(name) };
+        let (experience, mut metrics) = Experience::of_batch(batch, (self.objective, self.staleness), current, other)?;
         if experience.trained().is_empty() {
             return Ok(Forward { metrics });
         }

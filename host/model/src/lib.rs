@@ -10,6 +10,7 @@
 //! Everything here computes on the processor. `clawhost-burn` implements [`device::Accelerator`] for GPUs.
 
 mod adapter;
+mod chat_folder;
 mod checkpoint_writer;
 mod config;
 pub mod cpu;
@@ -40,6 +41,7 @@ mod tuner;
 mod weight_files;
 
 pub use adapter::{AdapterFolder, AdapterSettings, Learned, PROJECTIONS, Targets};
+pub use chat_folder::ChatFolder;
 pub use checkpoint_writer::CheckpointWriter;
 pub use config::{Architecture, ModelConfig, RotaryScaling};
 pub use decoder::{Block, Convert, Decoder, LowRank, Projection, Weight, is_adapter};
@@ -48,10 +50,10 @@ pub use error::LocalModelError;
 pub use folder::ModelFolder;
 pub use folder_stamp::FolderStamp;
 pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
-pub use layer::WeightsLayer;
+pub use layer::{WeightsLayer, with_likely};
 pub use open::LearningSettings;
 pub use rotary::angles;
-pub use service::{ChatFormat, LEFT_OUT, LocalModel, Overlong};
+pub use service::{ChatFormat, ChatModel, LEFT_OUT, LocalModel, Overlong};
 pub use tiny::{TinyModel, Vocabulary};
 pub use token_calls::TokenCalls;
 pub use tuner::{Example, Tuner, TuningSettings};

@@ -1,5 +1,6 @@
 //! Opens a model folder for inference, or for inference and learning.
 
+use crate::chat_folder::end_of_turn_first;
 use crate::device::ComputeDevice;
 use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
@@ -56,9 +57,7 @@ impl ModelFolder {
     pub fn chat_format(&self, name: &str) -> Result<ChatFormat, LocalModelError> {
         let (tokenizer, template) = self.chat_texts()?;
         let own = self.words.get("eos_token").map(|word| tokenizer.token(word)).transpose()?.flatten();
-        let mut end = self.config.end_tokens.clone();
-        // The template's end of a turn comes first: demonstrated answers end with it.
-        end.sort_by_key(|token| Some(*token) != own);
+        let end = end_of_turn_first(self.config.end_tokens.clone(), own);
         Ok(ChatFormat {
             name: name.to_owned(),
             template,

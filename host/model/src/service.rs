@@ -6,7 +6,7 @@
 //! that it is not confused with the tokenizer's own.
 //! alike are never taken for each other.
 
-use crate::generate::{Answer, Drawn, Engine, Finish, Model, Request, Sampling, StopTexts, Version, Watch};
+use crate::generate::{Answer, Drawn, Engine, Finish, Generator, Model, Request, Sampling, StopTexts, Version, Watch};
 use crate::remembered::{AnsweredConversation, Memory};
 use crate::speech::Speech;
 use crate::tokens::{ChatTemplate, Tokenizer, tool_calls};
@@ -56,13 +56,16 @@ pub const LEFT_OUT: &str = "left_out";
 /// The attribute of an answer whose text does not determine its tokens: their digest.
 const WRITTEN: &str = "written";
 
-/// A local model behind the port `Llm`.
+/// A model behind the port `Llm`: conversations are rendered and tokenised here, `G` generates tokens.
 #[derive(Debug)]
-pub struct LocalModel {
+pub struct ChatModel<G = Engine> {
     chat_format: ChatFormat,
-    engine: Arc<Engine>,
+    engine: Arc<G>,
     memory: Mutex<Memory>,
 }
+
+/// A model whose weights are in this process.
+pub type LocalModel = ChatModel<Engine>;
 
 /// The tools that may be called. None are shown to the model if calls are not allowed.
 fn offered(request: &ModelRequest) -> &[ToolSpec] {
@@ -99,11 +102,6 @@ fn without_oldest(messages: &[Message]) -> Option<Vec<Message>> {
 }
 
 impl LocalModel {
-    /// A model with this engine.
-    pub fn new(chat_format: ChatFormat, engine: Arc<Engine>) -> Self {
-        Self { chat_format, engine, memory: Mutex::default() }
-    }
-
     /// The same model with an adapter beside its weights, which both share in memory; what it answers and remembers is its own. `None`: its weights are on
     /// a device, which cannot share them.
     ///
@@ -116,13 +114,20 @@ impl LocalModel {
         let engine = Engine::new(Version { number, digest: adapter.digest_with(base.digest), model })?;
         Ok(Some(Arc::new(Self::new(self.chat_format.clone(), Arc::new(engine)))))
     }
+}
+
+impl<G: Generator> ChatModel<G> {
+    /// A model with this engine.
+    pub fn new(chat_format: ChatFormat, engine: Arc<G>) -> Self {
+        Self { chat_format, engine, memory: Mutex::default() }
+    }
 
     pub(crate) fn chat_format(&self) -> &ChatFormat {
         &self.chat_format
     }
 
-    /// The generation engine.
-    pub fn engine(&self) -> &Arc<Engine> {
+    /// What generates tokens.
+    pub fn engine(&self) -> &Arc<G> {
         &self.engine
     }
 
@@ -134,7 +139,7 @@ impl LocalModel {
     fn prompt(&self, request: &ModelRequest) -> Result<Prompt, LocalModelError> {
         let mut prompt = self.whole_prompt(&request.messages, request)?;
         if self.chat_format.overlong == Overlong::LeaveOut {
-            let context = self.engine.current().model.config().context;
+            let context = self.engine.context();
             let room = (request.max_tokens.max(1) as usize).min(context / 2);
             let mut messages = request.messages.clone();
             while prompt.tokens.len() + room > context
@@ -193,7 +198,7 @@ impl LocalModel {
             // The final decoding of the whole answer reports text that cannot be decoded.
             Err(_) => ControlFlow::Continue(()),
         });
-        let Answer { tokens, finish, version, .. } = self.engine.ask_watched(asked, Some(watch)).await?;
+        let Answer { tokens, finish, version, .. } = self.engine.generate(asked, watch).await?;
         let ids: Vec<u32> = tokens.iter().map(|token| token.token).collect();
         let ended = ids.last().is_some_and(|last| self.chat_format.end.contains(last));
         let shown = ids.get(..ids.len() - usize::from(ended)).unwrap_or_default();
@@ -271,14 +276,14 @@ impl LocalModel {
         // The text comes from an environment, which must not insert control words.
         let text = self.chat_format.template.harmless(text);
         let ids = self.own_tokens(&text)?;
-        let (tokens, context) = (prompt.tokens.len() + ids.len(), self.engine.current().model.config().context);
+        let (tokens, context) = (prompt.tokens.len() + ids.len(), self.engine.context());
         if tokens > context {
             return Err(LocalModelError::TooLong { tokens, context });
         }
         let (message, finish) = self.to_message(request, text, &ids, "stop");
         self.remember(request, &message, &prompt, &ids)?;
         let record = TokenRecord {
-            version: self.engine.current().number,
+            version: self.engine.weights().0,
             shared: prompt.shared,
             prompt: prompt.tokens.get(prompt.shared..).unwrap_or_default().to_vec(),
             logprob_model: vec![0.0; ids.len()],
@@ -334,13 +339,13 @@ impl LocalModel {
 }
 
 #[async_trait]
-impl Llm for LocalModel {
+impl<G: Generator> Llm for ChatModel<G> {
     fn identity(&self) -> LlmIdentity {
         LlmIdentity {
-            provider: "local".to_owned(),
+            provider: self.engine.provider().to_owned(),
             model: self.chat_format.name.clone(),
             // Changing the tokenizer or the chat template changes the model's identity.
-            version: format!("{}+{}", self.engine.current().digest, self.chat_format.digest.short()),
+            version: format!("{}+{}", self.engine.weights().1, self.chat_format.digest.short()),
         }
     }
 
@@ -387,6 +392,7 @@ impl From<LocalModelError> for ModelError {
             LocalModelError::Device { .. }
             | LocalModelError::DeviceLost { .. }
             | LocalModelError::DeviceMemory { .. } => Self::Unavailable(error.to_string()),
+            LocalModelError::Service(error) => error,
             LocalModelError::TooLong { .. } => Self::TooLong(error.to_string()),
             other => Self::Refused(other.to_string()),
         }

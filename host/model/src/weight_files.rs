@@ -1,6 +1,6 @@
 //! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
-use crate::folder::JSON_BYTES;
+use crate::chat_folder::JSON_BYTES;
 use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Installs real clients of the gateway for the suite `sdks`: the SDKs of OpenAI and Anthropic for Python and Node with LiteLLM, and Puppeteer for its page, into
+//! Installs real clients of the gateway for the suite `sdks`: the SDKs of OpenAI and Anthropic for Python and Node with LiteLLM, that of Tinker, and Puppeteer for its page, into
 //! `target/toolchains/sdks`, agents into `target/toolchains/agents`.
 //!
 //! What cannot be installed is not an error: the suite skips its tests with the reason.
@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 
 /// Pinned: an SDK that changes must change a test, not break one.
 const PYTHON: [&str; 3] = ["openai==3.54.0", "anthropic==2.12.0", "litellm==1.110.2"];
+/// In an environment of its own: it pins what the others need.
+const TINKER: [&str; 1] = ["tinker==0.38.0"];
 const NODE: [&str; 3] = ["openai@7.57.0", "@anthropic-ai/sdk@1.12.0", "puppeteer-core@25.16.0"];
 /// Agents by their folder.
 const AGENTS: [(&str, &str); 3] = [
@@ -24,15 +26,18 @@ const INSTALLED: &str = "installed";
 /// Installs them.
 pub(crate) fn main() -> Result<()> {
     let folder = target()?.join("toolchains/sdks");
-    let (python, node) = (folder.join("python"), folder.join("node"));
+    let node = folder.join("node");
     std::fs::create_dir_all(&node)?;
-    let pip = python.join("bin/pip");
-    install("python", &python.join(INSTALLED), &PYTHON, || {
-        vec![
-            command("python3", &["-m", "venv"], &[&python.display().to_string()]),
-            command(&pip.display().to_string(), &["install", "--quiet", "--disable-pip-version-check"], &PYTHON),
-        ]
-    })?;
+    for (name, versions) in [("python", &PYTHON[..]), ("tinker", &TINKER[..])] {
+        let python = folder.join(name);
+        let pip = python.join("bin/pip");
+        install(name, &python.join(INSTALLED), versions, || {
+            vec![
+                command("python3", &["-m", "venv"], &[&python.display().to_string()]),
+                command(&pip.display().to_string(), &["install", "--quiet", "--disable-pip-version-check"], versions),
+            ]
+        })?;
+    }
     install("node", &node.join(INSTALLED), &NODE, || {
         let into = node.display().to_string();
         vec![npm(&into, &NODE)]

@@ -1,7 +1,7 @@
 //! An adapter in PEFT's format: `adapter_config.json` and `adapter_model.safetensors`.
 
 use super::{AdapterSettings, Targets};
-use crate::folder::JSON_BYTES;
+use crate::chat_folder::JSON_BYTES;
 use crate::weight_files::{Found, Stored, file, read_file, serialised};
 use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
 use clawhost_core::Digest;

@@ -1,6 +1,7 @@
 //! Generation with a local model: token requests, continuous batching, exact log-probs.
 
 mod engine;
+mod generator;
 mod model;
 mod prefixes;
 mod request;
@@ -11,6 +12,7 @@ mod stop;
 mod tests;
 
 pub use engine::{Engine, MOST_AT_ONCE, Version, Watch};
+pub use generator::Generator;
 pub use model::{Memory, Model, NewTokens};
 pub use request::{Answer, Finish, Request};
 pub use sampler::{Drawn, Sampler, Sampling};

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use url::Url;
 
+/// The path of questions for a promise.
+const RETRIEVE: &str = "retrieve_future";
 /// Pauses between two questions for a promise: a service holds a question until there is a result, so they are short, and longer for one that does not.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -286,7 +288,7 @@ impl Connection {
         let request = Body::Json(json!({ "request_id": self.text(&promise, "request_id")? }));
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         loop {
-            match self.attempt("retrieve_future", &request).await {
+            match self.attempt(RETRIEVE, &request).await {
                 Ok(None) => {
                     failures = 0;
                     tokio::time::sleep(pause).await;
@@ -348,7 +350,7 @@ impl Connection {
         }
     }
 
-    /// One attempt. `None`: ask again.
+    /// One attempt. `None`: there is no result yet.
     async fn attempt(&self, path: &str, body: &Body) -> Result<Option<Settled>, Failed> {
         let url = self.base.join(path).map_err(|error| Failed::Final(self.invalid(&error.to_string())))?;
         let request = self.client.request(Method::POST, url).header(ACCEPT, format!("{PROTOBUF}, application/json"));
@@ -401,7 +403,8 @@ impl Connection {
     fn refused(&self, path: &str, status: StatusCode, body: &[u8]) -> Result<Option<Settled>, Failed> {
         let why = self.at(&format!("{path}: HTTP {}: {}", status.as_u16(), said(body)));
         match status {
-            StatusCode::REQUEST_TIMEOUT => Ok(None),
+            StatusCode::REQUEST_TIMEOUT if path == RETRIEVE => Ok(None),
+            StatusCode::REQUEST_TIMEOUT => Err(Failed::Again(ModelError::Unavailable(why), true)),
             StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(ModelError::Unavailable(why), false)),
             StatusCode::GONE => {
                 Err(Failed::Final(ModelError::Unavailable(format!("{why}; the service has lost the request"))))

@@ -7,7 +7,8 @@
 use super::material::LiveSession;
 use clawhost_core::{Message, ModelError, Part, Role, TaughtToken, Teacher};
 use clawhost_learn::policy::HINT_TOP;
-use clawhost_model::LocalModel;
+use clawhost_model::ChatModel;
+use clawhost_model::generate::Generator;
 
 /// What stands before a correction.
 const LABEL: &str = "\n\nHint: ";
@@ -53,15 +54,15 @@ fn ranges(session: &LiveSession) -> impl Iterator<Item = std::ops::Range<usize>>
 ///
 /// # Errors
 /// A conversation with its hint is longer than the model's context, or the teacher does not answer.
-pub(super) async fn taught(
-    model: &LocalModel,
+pub(super) async fn taught<G: Generator>(
+    model: &ChatModel<G>,
     teacher: &dyn Teacher,
     session: &LiveSession,
 ) -> Result<Vec<TaughtToken>, ModelError> {
     let generated = &session.generated;
     let known = |logprob: &f32| TaughtToken { logprob: f64::from(*logprob).min(0.0), likely: Vec::new() };
     let mut all: Vec<TaughtToken> = generated.rollout.iter().map(known).collect();
-    let vocabulary = model.engine().current().model.config().vocabulary;
+    let vocabulary = model.engine().vocabulary();
     let mut is_taught = false;
     let last = session.episode.turns.len().saturating_sub(1);
     for (turn, range) in ranges(session).enumerate() {

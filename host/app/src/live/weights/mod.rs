@@ -24,6 +24,7 @@ mod serving;
 mod step;
 #[cfg(test)]
 mod tests;
+mod tinker;
 mod versions;
 mod windows;
 

@@ -4,16 +4,18 @@ use super::hints::taught;
 use super::material::LiveSession;
 use super::section::WeightsPlan;
 use crate::AppError;
+use async_trait::async_trait;
 use clawhost_core::{Digest, EpisodeId, ModelError, StateId, Teacher};
-use clawhost_learn::policy::{PolicyGradient, Staleness, Updates};
-use clawhost_learn::{Batch, Group, Layer as _, LearnError, Measurements, Member, Metric, Removed};
+use clawhost_learn::policy::{LiveSignal, PolicyGradient, Staleness, Updates};
+use clawhost_learn::{Batch, Forward, Group, Layer as _, LearnError, Measurements, Member, Metric, Removed, Step};
 use clawhost_model::device::ComputeDevice;
+use clawhost_model::generate::{Engine, Generator};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
-use clawhost_model::{LearningSettings, LocalModel, ModelFolder, TokenCalls, WeightsLayer};
+use clawhost_model::{ChatModel, LearningSettings, LocalModel, ModelFolder, TokenCalls, WeightsLayer};
 use std::sync::Arc;
 
 /// Versions between the weights that answered and those that learn. Older answers say little about the current weights, and are left out.
-const MOST_LAG: u64 = 8;
+pub(super) const MOST_LAG: u64 = 8;
 /// The largest fall of log-probs in a step, in nats, on average over the tokens of its sessions. A batch of bad answers should become unlikely, and this is
 /// a three-thousandth as likely for each token; a step that goes further has a rate that is too large, and is taken back.
 const LARGEST_DIVERGENCE: f64 = 8.0;
@@ -22,7 +24,7 @@ const LARGEST_DIVERGENCE: f64 = 8.0;
 pub(crate) struct Learner {
     model: Arc<LocalModel>,
     layer: WeightsLayer,
-    signal: clawhost_learn::policy::LiveSignal,
+    signal: LiveSignal,
     teacher: Arc<dyn Teacher>,
 }
 
@@ -40,8 +42,13 @@ pub(crate) enum Stepped {
 /// A session with the number of versions since the weights that answered it. `None`: they are not known.
 pub(crate) type Aged = (LiveSession, Option<u64>);
 
-fn failed(error: impl std::fmt::Display) -> AppError {
+pub(super) fn failed(error: impl std::fmt::Display) -> AppError {
     AppError::Host(format!("weights of a live model: {error}"))
+}
+
+/// The optimiser. Small batches give noisy gradients, which Muon would make as large as others.
+pub(super) fn optimizer() -> OptimizerSettings {
+    OptimizerSettings { rule: Rule::AdamW, beta2: 0.999, ..OptimizerSettings::default() }
 }
 
 impl Learner {
@@ -60,8 +67,7 @@ impl Learner {
             learned: plan.learned,
             objective: PolicyGradient::live(plan.signal),
             updates: Updates { epochs: plan.epochs, ..Updates::default() },
-            // Small batches give noisy gradients, which Muon would make as large as others.
-            optimizer: OptimizerSettings { rule: Rule::AdamW, beta2: 0.999, ..OptimizerSettings::default() },
+            optimizer: optimizer(),
             schedule: Schedule::constant(plan.rate),
         };
         let (model, mut layer) = folder.open_learning(name, &settings, device)?;
@@ -101,41 +107,57 @@ impl Learner {
     /// # Errors
     /// The teacher does not answer, or the device does not return the weights. They are as before.
     pub(crate) async fn step(&mut self, number: u64, sessions: Vec<Aged>) -> Result<Stepped, AppError> {
-        let earlier = self.layer.snapshot().map_err(failed)?;
-        let batch = self.batch(number, sessions).await?;
-        let logprobs = self.logprobs(&batch).await;
-        match self.forward(&batch, logprobs).await {
-            Ok(Stepped::Taken(metrics)) => Ok(Stepped::Taken(metrics)),
-            Ok(other) => self.taken_back(&earlier, other),
-            Err(error) => self.taken_back(&earlier, Stepped::Refused(error.to_string())),
-        }
+        let teacher = self.teacher.clone();
+        step(self, (self.signal, &*teacher), number, sessions).await
+    }
+}
+
+/// Weights that a step changes, wherever they are.
+#[async_trait(?Send)]
+pub(super) trait Steppable {
+    /// What answers with them.
+    type Generator: Generator;
+    /// To go back to.
+    type Snapshot;
+    /// The model as it was when learning began: its number and its texts count.
+    fn model(&self) -> &ChatModel<Self::Generator>;
+    /// What [`Self::restore`] goes back to.
+    async fn snapshot(&mut self) -> Result<Self::Snapshot, AppError>;
+    /// Goes back, and drops gradients that wait.
+    async fn restore(&mut self, earlier: Self::Snapshot) -> Result<(), AppError>;
+    /// As [`clawhost_learn::Layer::forward_backward`].
+    async fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError>;
+    /// As [`clawhost_learn::Layer::optim_step`].
+    async fn optim_step(&mut self) -> Result<Step, LearnError>;
+    /// The log-probs of all tokens that were sampled in a batch, under the current weights. `None`: they cannot be computed.
+    async fn logprobs(&self, batch: &Batch) -> Option<Vec<f64>>;
+}
+
+#[async_trait(?Send)]
+impl Steppable for Learner {
+    type Generator = Engine;
+    type Snapshot = Vec<u8>;
+
+    fn model(&self) -> &LocalModel {
+        &self.model
     }
 
-    fn taken_back(&mut self, earlier: &[u8], stepped: Stepped) -> Result<Stepped, AppError> {
-        self.layer.restore(earlier).map_err(failed)?;
-        Ok(stepped)
+    async fn snapshot(&mut self) -> Result<Vec<u8>, AppError> {
+        self.state()
     }
 
-    async fn forward(&mut self, batch: &Batch, earlier: Option<Vec<f64>>) -> Result<Stepped, LearnError> {
-        let forward = self.layer.forward_backward(batch)?;
-        let mut metrics = forward.metrics;
-        let step = self.layer.optim_step()?;
-        if step.updates == 0 {
-            return Ok(Stepped::Nothing(metrics));
-        }
-        metrics.merge(step.metrics);
-        let later = self.logprobs(batch).await;
-        match earlier.zip(later).and_then(|(earlier, later)| divergence(&earlier, &later)) {
-            Some(divergence) if divergence <= LARGEST_DIVERGENCE => Ok(Stepped::Taken(metrics)),
-            Some(divergence) => Ok(Stepped::Refused(format!(
-                "the step moved the weights by {divergence:.2} nats per token of its sessions, more than {LARGEST_DIVERGENCE}: \
-                 use a smaller rate"
-            ))),
-            None => Ok(Stepped::Refused("the step gave weights that give no numbers: use a smaller rate".to_owned())),
-        }
+    async fn restore(&mut self, earlier: Vec<u8>) -> Result<(), AppError> {
+        self.layer.restore(&earlier).map_err(failed)
     }
 
-    /// The log-probs of all tokens that were sampled in a batch, under the current weights. `None`: the model cannot compute them.
+    async fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
+        self.layer.forward_backward(batch)
+    }
+
+    async fn optim_step(&mut self) -> Result<Step, LearnError> {
+        self.layer.optim_step()
+    }
+
     async fn logprobs(&self, batch: &Batch) -> Option<Vec<f64>> {
         let calls = TokenCalls::new(self.model.clone());
         let members = batch.groups.iter().flat_map(|group| &group.members);
@@ -148,36 +170,86 @@ impl Learner {
         }
         Some(all)
     }
+}
 
-    async fn batch(&self, number: u64, sessions: Vec<Aged>) -> Result<Batch, AppError> {
-        let current = self.model.engine().current().number;
-        let mut groups = Vec::with_capacity(sessions.len());
-        for (mut session, lag) in sessions {
-            // Weights that are not known may have been anything.
-            let Some(version) = lag.and_then(|lag| current.checked_sub(lag)) else { continue };
-            if self.signal.uses_hints() && !session.hints.is_empty() {
-                match taught(&self.model, &*self.teacher, &session).await {
-                    Ok(taught) => session.generated.taught = taught,
-                    // Too long with its hint, or answered with nonsense: its reward still counts.
-                    Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {
-                        tracing::info!("the correction of {} is not learned from: {error}", session.name);
-                    }
-                    // The teacher may come back: nothing is taken yet.
-                    Err(error) => return Err(failed(error)),
-                }
-            }
-            let LiveSession { name, class, reward, mut generated, .. } = session;
-            if generated.taught.is_empty() && reward.is_none() {
-                continue;
-            }
-            (generated.unrewarded, generated.version) = (reward.is_none(), version);
-            let (episode, reward) = (EpisodeId(name), reward.unwrap_or_default());
-            let member = Member { episode, reward, shown: 0, generated: Some(Arc::new(generated)) };
-            groups.push(Group { task: class, seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] });
-        }
-        let state_id = StateId(Digest::of(b"live weights").extended(&number.to_le_bytes()));
-        Ok(Batch { number, state_id, groups, answers: Vec::new(), removed: Removed::default() })
+/// Takes a step over some sessions, all or nothing. `number`: of the version that it may make.
+///
+/// # Errors
+/// The teacher does not answer, or the weights cannot be restored.
+pub(super) async fn step<W: Steppable>(
+    weights: &mut W,
+    learns: (LiveSignal, &dyn Teacher),
+    number: u64,
+    sessions: Vec<Aged>,
+) -> Result<Stepped, AppError> {
+    let earlier = weights.snapshot().await?;
+    let batch = batch(weights, learns, number, sessions).await?;
+    let logprobs = weights.logprobs(&batch).await;
+    let stepped = match forward(weights, &batch, logprobs).await {
+        Ok(Stepped::Taken(metrics)) => return Ok(Stepped::Taken(metrics)),
+        Ok(other) => other,
+        Err(error) => Stepped::Refused(error.to_string()),
+    };
+    weights.restore(earlier).await?;
+    Ok(stepped)
+}
+
+async fn forward<W: Steppable>(
+    weights: &mut W,
+    batch: &Batch,
+    earlier: Option<Vec<f64>>,
+) -> Result<Stepped, LearnError> {
+    let forward = weights.forward_backward(batch).await?;
+    let mut metrics = forward.metrics;
+    let step = weights.optim_step().await?;
+    if step.updates == 0 {
+        return Ok(Stepped::Nothing(metrics));
     }
+    metrics.merge(step.metrics);
+    let later = weights.logprobs(batch).await;
+    match earlier.zip(later).and_then(|(earlier, later)| divergence(&earlier, &later)) {
+        Some(divergence) if divergence <= LARGEST_DIVERGENCE => Ok(Stepped::Taken(metrics)),
+        Some(divergence) => Ok(Stepped::Refused(format!(
+            "the step moved the weights by {divergence:.2} nats per token of its sessions, more than {LARGEST_DIVERGENCE}: \
+             use a smaller rate"
+        ))),
+        None => Ok(Stepped::Refused("the step gave weights that give no numbers: use a smaller rate".to_owned())),
+    }
+}
+
+async fn batch<W: Steppable>(
+    weights: &W,
+    (signal, teacher): (LiveSignal, &dyn Teacher),
+    number: u64,
+    sessions: Vec<Aged>,
+) -> Result<Batch, AppError> {
+    let (current, _) = weights.model().engine().weights();
+    let mut groups = Vec::with_capacity(sessions.len());
+    for (mut session, lag) in sessions {
+        // Weights that are not known may have been anything.
+        let Some(version) = lag.and_then(|lag| current.checked_sub(lag)) else { continue };
+        if signal.uses_hints() && !session.hints.is_empty() {
+            match taught(weights.model(), teacher, &session).await {
+                Ok(taught) => session.generated.taught = taught,
+                // Too long with its hint, or answered with nonsense: its reward still counts.
+                Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {
+                    tracing::info!("the correction of {} is not learned from: {error}", session.name);
+                }
+                // The teacher may come back: nothing is taken yet.
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let LiveSession { name, class, reward, mut generated, .. } = session;
+        if generated.taught.is_empty() && reward.is_none() {
+            continue;
+        }
+        (generated.unrewarded, generated.version) = (reward.is_none(), version);
+        let (episode, reward) = (EpisodeId(name), reward.unwrap_or_default());
+        let member = Member { episode, reward, shown: 0, generated: Some(Arc::new(generated)) };
+        groups.push(Group { task: class, seed: 0, drawn: Vec::new(), propensity: 1.0, members: vec![member] });
+    }
+    let state_id = StateId(Digest::of(b"live weights").extended(&number.to_le_bytes()));
+    Ok(Batch { number, state_id, groups, answers: Vec::new(), removed: Removed::default() })
 }
 
 /// The mean fall of log-probs in nats. `None`: a number is not finite.

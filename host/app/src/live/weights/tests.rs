@@ -4,7 +4,7 @@
 use super::material::LiveSession;
 use super::section::{WeightsPlan, WeightsSection};
 use super::step::{Aged, Learner, Stepped};
-use clawhost_core::{Episode, Llm as _, Message, ModelRequest, ModelResponse, Origin, Role, Turn, derive_seed};
+use clawhost_core::{Episode, Llm, Message, ModelRequest, ModelResponse, Origin, Role, Turn, derive_seed};
 use clawhost_learn::policy::{Generated, SupervisedStep};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
@@ -14,18 +14,18 @@ use std::sync::Arc;
 /// What models answer.
 const LETTERS: [&str; 2] = ["a", "b"];
 /// Sessions in all, and of a step.
-const SESSIONS: usize = 40;
-const BATCH: usize = 10;
+pub(super) const SESSIONS: usize = 40;
+pub(super) const BATCH: usize = 10;
 /// The learning rate and how often a session is learned from, chosen on the seeds 1 to 6.
 const RATE: f64 = 0.003;
-const EPOCHS: u32 = 8;
+pub(super) const EPOCHS: u32 = 8;
 /// Sessions of a user whose adapter learns, and of a step. Adapters have few weights and learn from one user: batches of ten sessions leave some models
 /// with one letter for everything. Chosen on the seeds 1 to 6, too.
 const OWN_SESSIONS: usize = 80;
 /// See [`OWN_SESSIONS`].
 const OWN_BATCH: usize = 8;
 /// What is learned from.
-const SIGNALS: [&str; 3] = ["binary", "hint", "combined"];
+pub(super) const SIGNALS: [&str; 3] = ["binary", "hint", "combined"];
 /// Answers to held-out users.
 const HELD_OUT: u64 = 200;
 
@@ -34,12 +34,12 @@ fn asked(text: &str) -> Message {
 }
 
 /// A question of one of two kinds.
-fn question(number: u64) -> String {
+pub(super) fn question(number: u64) -> String {
     format!("{}{}?", if number.is_multiple_of(2) { "x" } else { "y" }, number / 2 % 100)
 }
 
 /// What users want to be answered.
-fn wanted(number: u64) -> &'static str {
+pub(super) fn wanted(number: u64) -> &'static str {
     LETTERS[(number % 2) as usize]
 }
 
@@ -53,7 +53,7 @@ fn letter(seed: u64, name: &str, number: u64) -> &'static str {
 }
 
 /// A model that answers a question with any of the letters, and follows a hint.
-fn taught_model(seed: u64) -> ModelFolder {
+pub(super) fn taught_model(seed: u64) -> ModelFolder {
     let vocabulary = Vocabulary::Characters("\n 0123456789?abxyHint:#".to_owned());
     let tiny = TinyModel { vocabulary, width: 32, layers: 2, heads: 2, context: 64, seed, ..TinyModel::default() };
     let folder = tiny.make().unwrap();
@@ -86,7 +86,7 @@ fn taught_model(seed: u64) -> ModelFolder {
     ModelFolder::read(&place, &crate::TextHost::InProcess).unwrap()
 }
 
-async fn answer(model: &LocalModel, question: &str, seed: u64) -> ModelResponse {
+pub(super) async fn answer(model: &dyn Llm, question: &str, seed: u64) -> ModelResponse {
     let request = ModelRequest {
         messages: vec![asked(question)],
         max_tokens: 2,
@@ -98,14 +98,14 @@ async fn answer(model: &LocalModel, question: &str, seed: u64) -> ModelResponse 
 }
 
 /// Held-out users who get what they want.
-async fn satisfied(model: &Arc<LocalModel>, seed: u64) -> f64 {
+pub(super) async fn satisfied(model: &Arc<LocalModel>, seed: u64) -> f64 {
     satisfied_as(model, wanted, seed).await
 }
 
 async fn satisfied_as(model: &Arc<LocalModel>, wanted: fn(u64) -> &'static str, seed: u64) -> f64 {
     let mut satisfied = 0.0;
     for number in 0..HELD_OUT {
-        let said = answer(model, &question(number), derive_seed(seed, "held out", number)).await;
+        let said = answer(&**model, &question(number), derive_seed(seed, "held out", number)).await;
         satisfied += f64::from(u8::from(said.message.plain_text() == wanted(number)));
     }
     satisfied
@@ -113,7 +113,7 @@ async fn satisfied_as(model: &Arc<LocalModel>, wanted: fn(u64) -> &'static str, 
 
 /// The mean share of satisfied users over seeds, with its interval of 95 % over seeds: answers of one model depend on each other. Student's t for the
 /// six seeds of the test; a little wide for more.
-fn share(satisfied: &[f64]) -> (f64, f64, f64) {
+pub(super) fn share(satisfied: &[f64]) -> (f64, f64, f64) {
     let shares: Vec<f64> = satisfied.iter().map(|count| count / HELD_OUT as f64).collect();
     let count = shares.len() as f64;
     let mean = shares.iter().sum::<f64>() / count;
@@ -123,7 +123,7 @@ fn share(satisfied: &[f64]) -> (f64, f64, f64) {
 }
 
 /// A session of one question: a thumb for every answer, and a correction of every bad one.
-fn session(number: u64, said: ModelResponse, signal: &str) -> LiveSession {
+pub(super) fn session(number: u64, said: ModelResponse, signal: &str) -> LiveSession {
     session_of(number, said, signal, wanted)
 }
 
@@ -153,7 +153,7 @@ fn session_of(number: u64, said: ModelResponse, signal: &str, wanted: fn(u64) ->
     }
 }
 
-fn plan(signal: &str) -> WeightsPlan {
+pub(super) fn plan(signal: &str) -> WeightsPlan {
     let section = WeightsSection {
         model: Some("tiny".to_owned()),
         from: vec!["all".to_owned()],
@@ -167,7 +167,7 @@ fn plan(signal: &str) -> WeightsPlan {
 }
 
 /// Gives thumbs to other sessions of the batch than they are about, and corrections to sessions of both kinds in turns.
-fn shuffled(mut sessions: Vec<LiveSession>, seed: u64, corrected: &mut [usize; 2]) -> Vec<LiveSession> {
+pub(super) fn shuffled(mut sessions: Vec<LiveSession>, seed: u64, corrected: &mut [usize; 2]) -> Vec<LiveSession> {
     let mut rewards: Vec<_> = sessions.iter().map(|one| one.reward).collect();
     for place in (1..rewards.len()).rev() {
         let other = derive_seed(seed, "shuffle", place as u64) as usize % (place + 1);
@@ -191,7 +191,7 @@ async fn learned(folder: &ModelFolder, signal: &str, shuffles: bool, seed: u64) 
     for step in 0..SESSIONS / BATCH {
         let mut sessions = Vec::new();
         for number in (200 + step * BATCH..).take(BATCH).map(|number| number as u64) {
-            let said = answer(learner.model(), &question(number), derive_seed(seed, "session", number)).await;
+            let said = answer(&**learner.model(), &question(number), derive_seed(seed, "session", number)).await;
             sessions.push(session(number, said, signal));
         }
         if shuffles {
@@ -239,7 +239,7 @@ async fn a_step_that_diverges_is_taken_back() {
     let before = learner.state().unwrap();
     let mut sessions: Vec<Aged> = Vec::new();
     for number in 0..8 {
-        let said = answer(learner.model(), &question(number), number).await;
+        let said = answer(&**learner.model(), &question(number), number).await;
         sessions.push((session(number, said, "binary"), Some(0)));
     }
     let Stepped::Refused(why) = learner.step(0, sessions).await.unwrap() else { panic!("it was taken") };
@@ -252,7 +252,7 @@ async fn sessions_that_teach_nothing_change_nothing() {
     let folder = taught_model(7);
     let mut learner = Learner::open(&folder, "tiny", &plan("combined"), &ComputeDevice::processor(), None).unwrap();
     let before = learner.state().unwrap();
-    let said = answer(learner.model(), &question(0), 1).await;
+    let said = answer(&**learner.model(), &question(0), 1).await;
     let good = LiveSession { reward: Some(1.0), hints: Vec::new(), ..session(0, said, "combined") };
     let same = vec![(good.clone(), Some(0)), (good.clone(), Some(0))];
     // Weights of before the first version, and weights that nobody knows.

@@ -1,0 +1,260 @@
+//! The texts of a model's folder in Hugging Face's format, without its weights: tokenizer, chat template, default sampling. A folder without weights is enough
+//! where a service computes.
+
+use crate::generate::Sampling;
+use crate::tiny::OWN_TEMPLATES;
+use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TextFiles, TextHost, Texts, Tokenizer};
+use crate::weight_files::file;
+use crate::{ChatFormat, LocalModelError, Overlong};
+use clawhost_core::Digest;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const TEMPLATE: &str = "chat_template.jinja";
+/// The path that transformers uses if there are two templates.
+pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
+/// Names of templates.
+const DEFAULT: &str = "default";
+/// See [`DEFAULT`].
+const TOOL_USE: &str = "tool_use";
+pub(crate) const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// Largest JSON document of a model's folder that this process reads itself. `tokenizer_config.json` is the largest: some repeat all
+/// added tokens in it, in 1 MB.
+pub(crate) const JSON_BYTES: u64 = 8 << 20;
+
+pub(crate) fn text(path: &Path) -> Result<String, LocalModelError> {
+    clawhost_files::read_text(path, JSON_BYTES).map_err(|error| file(path, error))
+}
+
+/// It is not read as JSON here: that takes many times its size.
+fn tokenizer_json(path: &Path) -> Result<String, LocalModelError> {
+    clawhost_files::read_text(path, TOKENIZER_BYTES).map_err(|error| file(path, error))
+}
+
+fn object(path: &Path) -> Result<Value, LocalModelError> {
+    if !path.exists() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_str(&text(path)?).map_err(|error| file(path, format!("no JSON: {error}")))
+}
+
+/// The text of a special token: a string, or an object that holds one.
+fn word(document: &Value, name: &str) -> Option<String> {
+    let told = document.get(name)?;
+    told.as_str().or_else(|| told.get("content")?.as_str()).map(str::to_owned)
+}
+
+/// The template of this name. A template without a name is the default.
+fn template(document: &Value, name: &str) -> Option<String> {
+    match document.get("chat_template")? {
+        Value::String(source) => (name == DEFAULT).then(|| source.clone()),
+        Value::Array(named) => {
+            let named = named.iter().find(|one| one.get("name").is_some_and(|known| known == name))?;
+            named.get("template")?.as_str().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+/// Largest vocabulary and context that are believed: some ten times those of today's models.
+const LARGEST_SIZE: usize = 1 << 26;
+
+/// Settings of generation_config.json that this crate does not follow, with their neutral values.
+const IGNORED: [(&str, f64); 7] = [
+    ("repetition_penalty", 1.0),
+    ("encoder_repetition_penalty", 1.0),
+    ("no_repeat_ngram_size", 0.0),
+    ("typical_p", 1.0),
+    ("epsilon_cutoff", 0.0),
+    ("eta_cutoff", 0.0),
+    ("num_beams", 1.0),
+];
+
+/// The files of a folder, except for its shape and its weights.
+pub(crate) struct ChatFiles {
+    pub(crate) tokenizer_json: String,
+    pub(crate) template: Option<String>,
+    pub(crate) tool_template: Option<String>,
+    pub(crate) words: BTreeMap<String, String>,
+    pub(crate) end_tokens: Vec<u32>,
+    pub(crate) sampling: Sampling,
+    pub(crate) ignored: Vec<String>,
+}
+
+impl ChatFiles {
+    /// Reads them. `end_tokens`: those of `config.json`.
+    pub(crate) fn read(folder: &Path, mut end_tokens: Vec<u32>) -> Result<Self, LocalModelError> {
+        let tokens = object(&folder.join(TOKENIZER_CONFIG))?;
+        let template_of = |path: &str, name: &str| match folder.join(path) {
+            beside if beside.exists() => Ok(Some(text(&beside)?)),
+            _ => Ok(template(&tokens, name)),
+        };
+        let (template, tool_template) = (template_of(TEMPLATE, DEFAULT)?, template_of(TOOL_TEMPLATE, TOOL_USE)?);
+        let generation = object(&folder.join("generation_config.json"))?;
+        match generation.get("eos_token_id") {
+            Some(Value::Array(_)) => end_tokens = ids(&generation),
+            _ => end_tokens.extend(ids(&generation)),
+        }
+        let mut known = BTreeSet::new();
+        end_tokens.retain(|id| known.insert(*id));
+        let ignored = IGNORED.into_iter().filter_map(|(name, neutral)| {
+            let value = generation.get(name)?.as_f64().filter(|value| *value != neutral)?;
+            Some(format!("{name} {value}"))
+        });
+        let ignored = ignored.collect();
+        let number = |name: &str| generation.get(name).and_then(Value::as_f64).map(|number| number as f32);
+        let samples = generation.get("do_sample").and_then(Value::as_bool).unwrap_or(true);
+        let sampling = Sampling {
+            temperature: if samples { number("temperature").unwrap_or(1.0) } else { 0.0 },
+            top_k: generation.get("top_k").and_then(Value::as_u64).filter(|k| *k > 0).map(|k| k as usize),
+            top_p: number("top_p").unwrap_or(1.0),
+            min_p: number("min_p").unwrap_or(0.0),
+            bias: Vec::new(),
+        };
+        let words =
+            ["bos_token", "eos_token"].into_iter().filter_map(|name| Some((name.to_owned(), word(&tokens, name)?)));
+        Ok(Self {
+            tokenizer_json: tokenizer_json(&folder.join("tokenizer.json"))?,
+            template,
+            tool_template,
+            words: words.collect(),
+            end_tokens,
+            sampling,
+            ignored,
+        })
+    }
+}
+
+/// The tokens that end an answer: one, several, or none.
+fn ids(document: &Value) -> Vec<u32> {
+    let id = |id: &Value| u32::try_from(id.as_u64()?).ok();
+    match document.get("eos_token_id") {
+        Some(Value::Array(all)) => all.iter().filter_map(id).collect(),
+        other => other.and_then(id).into_iter().collect(),
+    }
+}
+
+/// Checks that every token has an embedding.
+pub(crate) fn fits(texts: Texts, vocabulary: usize) -> Result<Texts, LocalModelError> {
+    let size = texts.tokenizer.size();
+    if size > vocabulary {
+        return Err(LocalModelError::Tokenizer(format!(
+            "it gives {size} tokens, and the model has embeddings for {vocabulary}; do the two belong together?"
+        )));
+    }
+    Ok(texts)
+}
+
+/// Tokenizer and template of a model that can hold a conversation, after a short one was tried.
+pub(crate) fn conversing(texts: Texts) -> Result<(Tokenizer, ChatTemplate), LocalModelError> {
+    texts.probe()?;
+    let Texts { tokenizer, template } = texts;
+    let template = template.ok_or_else(|| {
+        LocalModelError::Template(format!(
+            "neither {TEMPLATE} nor {TOKENIZER_CONFIG} has one; put a {TEMPLATE} into the model's folder"
+        ))
+    })?;
+    Ok((tokenizer, template))
+}
+
+/// The tokens that end an answer. The template's end of a turn comes first: demonstrated answers end with it.
+pub(crate) fn end_of_turn_first(mut end: Vec<u32>, own: Option<u32>) -> Vec<u32> {
+    end.sort_by_key(|token| Some(*token) != own);
+    end
+}
+
+/// A model's folder without its weights.
+#[derive(Debug, Clone)]
+pub struct ChatFolder {
+    /// How it speaks.
+    pub format: ChatFormat,
+    /// The number of tokens that have an embedding.
+    pub vocabulary: usize,
+    /// The largest number of tokens of a conversation.
+    pub context: usize,
+    /// Requested sampling settings that are not supported: names with their values.
+    pub ignored: Vec<String>,
+}
+
+impl ChatFolder {
+    /// Reads a folder, whatever the architecture of its model, for a model of this name.
+    ///
+    /// # Errors
+    /// A file is missing or damaged, or its tokenizer or template cannot be used.
+    pub fn read(folder: &Path, name: &str, host: &TextHost) -> Result<Self, LocalModelError> {
+        let config: Value = serde_json::from_str(&text(&folder.join(CONFIG))?)
+            .map_err(|error| LocalModelError::Config(format!("no JSON: {error}")))?;
+        // Models that also read pictures have the numbers of their language in an object of its own.
+        let own = config.get("text_config").filter(|own| own.is_object()).unwrap_or(&config);
+        let size = |name: &str| {
+            let size = own.get(name).and_then(Value::as_u64).and_then(|size| usize::try_from(size).ok());
+            size.filter(|size| (1..=LARGEST_SIZE).contains(size)).ok_or_else(|| {
+                LocalModelError::Config(format!("{name} is missing, or no number from 1 to {LARGEST_SIZE}"))
+            })
+        };
+        let (vocabulary, context) = (size("vocab_size")?, size("max_position_embeddings")?);
+        let end_tokens = [ids(&config), ids(own)].concat();
+        let ChatFiles { tokenizer_json, template, tool_template, words, end_tokens, sampling, ignored } =
+            ChatFiles::read(folder, end_tokens)?;
+        let digest = Digest::of_json(&json!({
+            "vocabulary": vocabulary, "context": context, "end": end_tokens, "tokenizer": tokenizer_json, "template": template,
+            "tool_template": tool_template, "words": words, "sampling": format!("{sampling:?}"),
+        }));
+        let word = |name: &str| words.get(name).map(String::as_str).unwrap_or_default();
+        let files = TextFiles {
+            tokenizer_json: &tokenizer_json,
+            template: template.as_deref(),
+            tool_template: tool_template.as_deref(),
+            beginning: word("bos_token"),
+            end: word("eos_token"),
+        };
+        let texts = fits(Texts::open(&files, &OWN_TEMPLATES, host)?, vocabulary)?;
+        let (tokenizer, template) = conversing(texts)?;
+        let own = words.get("eos_token").map(|word| tokenizer.token(word)).transpose()?.flatten();
+        let end = end_of_turn_first(end_tokens, own);
+        let overlong = Overlong::default();
+        let format = ChatFormat { name: name.to_owned(), tokenizer, template, end, sampling, overlong, digest };
+        Ok(Self { format, vocabulary, context, ignored })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TinyModel;
+
+    fn written() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        TinyModel::default().make().unwrap().write(folder.path()).unwrap();
+        std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folder_without_weights_and_of_any_architecture_speaks_as_one_with_weights() {
+        let folder = written();
+        let whole = TinyModel::default().make().unwrap().chat_format("tiny").unwrap();
+        let change = |config: Value| std::fs::write(folder.path().join(CONFIG), config.to_string()).unwrap();
+        let read = || ChatFolder::read(folder.path(), "tiny", &TextHost::InProcess);
+        for config in [
+            json!({ "model_type": "mixture", "vocab_size": 16, "max_position_embeddings": 64 }),
+            json!({ "text_config": { "vocab_size": 16, "max_position_embeddings": 64 } }),
+        ] {
+            change(config);
+            let read = read().unwrap();
+            assert_eq!((read.vocabulary, read.context, &read.format.end), (16, 64, &whole.end));
+            assert_eq!(read.format.tokenizer.encode("1+1=").unwrap(), whole.tokenizer.encode("1+1=").unwrap());
+            assert_eq!(read.format.sampling, whole.sampling);
+        }
+        let refused = |config: Value, part: &str| {
+            change(config);
+            let why = read().unwrap_err().to_string();
+            assert!(why.contains(part), "{why}");
+        };
+        refused(json!({ "max_position_embeddings": 64 }), "config.json: vocab_size is missing");
+        refused(json!({ "vocab_size": 3, "max_position_embeddings": 64 }), "it gives 16 tokens");
+        refused(json!({ "vocab_size": 16, "max_position_embeddings": 0 }), "max_position_embeddings is missing");
+    }
+}
