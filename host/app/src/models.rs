@@ -1,9 +1,10 @@
 //! Opens models from texts: `follower`, `random`, `openai:MODEL@ADDRESS`, `anthropic:MODEL@ADDRESS`, `local:DIR`,
-//! `script:FILE`, `router:NAME`. All models of a run share one budget.
+//! `tinker:BASE=FOLDER@ADDRESS`, `script:FILE`, `router:NAME`. All models of a run share one budget.
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
 use crate::routers::{OpenRouter, RouterPlugins, router_name};
+use crate::tinker::{TinkerModel, TinkerVersion};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
 use clawhost_core::{KnownSecrets, Llm, Secret, Teacher, TokenModel, Usage};
@@ -154,11 +155,14 @@ pub struct ServedOptions {
     pub timeout_seconds: Option<u64>,
     /// The number that a local model's answers give as the version of its weights.
     pub weights_number: u64,
+    /// The folder with the version of the weights of a model at a Tinker service. `None`: its base model answers.
+    pub version: Option<PathBuf>,
 }
 
 /// Whether a model is asked over the network, from its text.
 pub(crate) fn is_endpoint(spec: &str) -> bool {
-    spec.split_once(':').is_some_and(|(kind, _)| Dialect::ALL.into_iter().any(|dialect| dialect.name() == kind))
+    let is_one = |kind: &str| kind == "tinker" || Dialect::ALL.into_iter().any(|dialect| dialect.name() == kind);
+    spec.split_once(':').is_some_and(|(kind, _)| is_one(kind))
 }
 
 /// The folder of a local model, from its text.
@@ -395,9 +399,10 @@ impl ModelFactory {
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
             (_, "random") if rest.is_empty() => Arc::new(RandomPlayer),
             (_, "local") if !rest.is_empty() => self.local(rest, 0, events)?,
+            (_, "tinker") if !rest.is_empty() => self.at_service(spec, &ServedOptions::default(), events)?.1,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
-                let known = ["follower", "random", "openai", "anthropic", "local", "script", "router"];
+                let known = ["follower", "random", "openai", "anthropic", "local", "tinker", "script", "router"];
                 let nearest = nearest(kind, known).filter(|name| *name != kind).map(str::to_owned);
                 return Err(RequestError::UnknownModel { spec: spec.to_owned(), nearest }.into());
             }
@@ -453,6 +458,10 @@ impl ModelFactory {
                 let model = self.local(folder, options.weights_number, events)?;
                 return Ok((folder_name(Path::new(folder)), self.served_local(model)));
             }
+            if kind == "tinker" {
+                let (name, model) = self.at_service(spec, options, events)?;
+                return Ok((name, ModelSource::Local(self.metered(model))));
+            }
             let model = self.model(spec, events).map_err(|error| match error {
                 AppError::Request(RequestError::UnknownModel { spec, .. }) => RequestError::NotServed { spec }.into(),
                 other => other,
@@ -471,6 +480,26 @@ impl ModelFactory {
         })?;
         let (upstream, model) = (Arc::new(upstream), name.to_owned());
         Ok((name.to_owned(), ModelSource::Endpoint { upstream, client, model, passes_key: options.passes_key }))
+    }
+
+    /// A model whose weights are at a service, and its name.
+    fn at_service(
+        &self,
+        spec: &str,
+        options: &ServedOptions,
+        events: &dyn EventSink,
+    ) -> Result<(String, Arc<dyn Llm>), AppError> {
+        let tinker = TinkerModel::of(spec)?;
+        let tinker = tinker.ok_or_else(|| RequestError::UnknownModel { spec: spec.to_owned(), nearest: None })?;
+        let texts = tinker.texts(&self.settings)?;
+        if !texts.ignored.is_empty() {
+            let folder = tinker.folder.display().to_string();
+            events.event(Event::Warning(Warning::SamplingIgnored { folder, settings: texts.ignored.clone() }));
+        }
+        let version = options.version.as_deref().map(TinkerVersion::read).transpose()?.flatten();
+        let service = tinker.service(&self.settings, &self.secrets, options.key.clone())?;
+        let name = texts.format.name.clone();
+        Ok((name, tinker.open(texts, &service, version.as_ref(), options.weights_number)?))
     }
 
     /// A local model of a gateway.

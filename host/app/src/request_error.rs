@@ -22,7 +22,7 @@ pub enum RequestError {
     },
     /// A text that is not a model.
     #[error(
-        "`{spec}` is not a model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, script:FILE, or router:NAME{}",
+        "`{spec}` is not a model; write follower, random, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL@http://HOST:PORT/v1, local:DIR, tinker:BASE=DIR, script:FILE, or router:NAME{}",
         did_you_mean(nearest.as_deref())
     )]
     UnknownModel {
@@ -33,7 +33,7 @@ pub enum RequestError {
     },
     /// A text that is no model of a gateway.
     #[error(
-        "`{spec}` is not a model that a gateway serves; write openai:MODEL, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL, local:DIR or router:NAME"
+        "`{spec}` is not a model that a gateway serves; write openai:MODEL, openai:MODEL@http://HOST:PORT/v1, anthropic:MODEL, local:DIR, tinker:BASE=DIR or router:NAME"
     )]
     NotServed {
         /// The text.

@@ -9,6 +9,7 @@ use crate::models::{ModelFactory, ServedOptions, folder_name, is_endpoint, local
 use crate::own_models::OwnModels;
 use crate::routers::{LiveRouter, RouterPlugins, router_name};
 use crate::served_routers::{ServedRouter, ServedRouters};
+use crate::tinker::TinkerModel;
 use crate::watched_folder::WatchedFolder;
 use crate::{AppError, RequestError};
 use clawhost_core::Secret;
@@ -64,15 +65,20 @@ impl LearnedModel {
     }
 }
 
-/// The folder of the local model of an alias, of a request or a configuration. `None`: there is no such model, or it is not local.
-pub(crate) fn configured_folder(wanted: &str, texts: &[String], file: &GatewayFile) -> Option<PathBuf> {
+/// The folder of a model whose weights can learn, from its text.
+fn learning_folder(spec: &str) -> Option<PathBuf> {
+    let tinker = || TinkerModel::of(spec).ok().flatten().map(|tinker| tinker.folder);
+    local_folder(spec).map(PathBuf::from).or_else(tinker)
+}
+
+/// The text of the model of an alias, of a request or a configuration. `None`: there is no such model, or it is none whose weights can learn.
+pub(crate) fn configured_model(wanted: &str, texts: &[String], file: &GatewayFile) -> Option<String> {
     let requested = texts.iter().find_map(|text| {
         let (alias, spec) = alias(text);
-        let folder = Path::new(local_folder(spec)?);
-        is_called(alias, spec, wanted).then(|| folder.to_owned())
+        is_called(alias, spec, wanted).then_some(spec)
     });
-    let configured = || local_folder(file.models.get(wanted)?.model.as_deref()?).map(PathBuf::from);
-    requested.or_else(configured)
+    let configured = || file.models.get(wanted)?.model.as_deref();
+    requested.or_else(configured).filter(|spec| learning_folder(spec).is_some()).map(str::to_owned)
 }
 
 /// Models of a configuration by their aliases.
@@ -82,10 +88,11 @@ type Configured = BTreeMap<String, (ModelSection, OpenModel)>;
 #[derive(Clone)]
 pub(crate) struct OpenModel {
     spec: String,
+    options: ServedOptions,
     pub(crate) candidate: Candidate,
     /// The model, if it is one of this process.
     local: Option<Arc<LocalModel>>,
-    /// Its folder, if it is a local model.
+    /// Its folder, if it is a local model, or that of the version of its weights.
     folder: Option<WatchedFolder>,
     /// How often its weights were replaced.
     replaced: u64,
@@ -100,9 +107,11 @@ impl OpenModel {
         events: &dyn EventSink,
     ) -> Result<(String, Self), AppError> {
         // Before the files are read: what changes meanwhile is seen at the next look.
-        let folder = local_folder(spec).map(|folder| WatchedFolder::new(folder.into()));
+        let watched = local_folder(spec).map(PathBuf::from).or_else(|| options.version.clone());
+        let folder = watched.map(WatchedFolder::new);
         let (name, source, local) = open(factory, spec, options, events)?;
-        Ok((name, Self { spec: spec.to_owned(), candidate: Candidate::new(source), local, folder, replaced: 0 }))
+        let (spec, options, candidate) = (spec.to_owned(), options.clone(), Candidate::new(source));
+        Ok((name, Self { spec, options, candidate, local, folder, replaced: 0 }))
     }
 
     /// Whether it is the model of a text.
@@ -113,8 +122,8 @@ impl OpenModel {
     /// Opens the changed files of its folder, if they are due. Returns whether other weights answer from now on. What is known of the
     /// model's health stays.
     fn refresh(&mut self, factory: &ModelFactory, events: &dyn EventSink) -> bool {
-        let Self { spec, candidate, local, folder, replaced } = self;
-        let options = ServedOptions { weights_number: *replaced + 1, ..ServedOptions::default() };
+        let Self { spec, options, candidate, local, folder, replaced } = self;
+        let options = ServedOptions { weights_number: *replaced + 1, ..options.clone() };
         let opened = folder.as_mut().and_then(|folder| folder.open_if_due(|| open(factory, spec, &options, events)));
         let Some((_, source, model)) = opened.filter(|(_, source, _)| source.identity() != candidate.source.identity())
         else {
@@ -151,9 +160,9 @@ fn alias(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Whether a local model is served under a name: its alias, or without one the name of its folder.
+/// Whether a model is served under a name: its alias, or without one the name of its folder.
 fn is_called(alias: Option<&str>, spec: &str, name: &str) -> bool {
-    let own = || local_folder(spec).is_some_and(|folder| folder_name(Path::new(folder)) == name);
+    let own = || learning_folder(spec).is_some_and(|folder| folder_name(&folder) == name);
     alias.map_or_else(own, |alias| alias == name)
 }
 
@@ -168,6 +177,13 @@ fn newest<'a>(spec: &'a str, learned: Option<&LearnedModel>) -> Cow<'a, str> {
         }
         _ => spec.into(),
     }
+}
+
+/// The folder that leads to the version of a model at a service. `None`: the base model answers.
+fn version_at_service(spec: &str, learned: Option<&LearnedModel>) -> Option<PathBuf> {
+    let tinker = TinkerModel::of(spec).ok().flatten()?;
+    let learned = learned.filter(|learned| tinker.folder.canonicalize().is_ok_and(|folder| folder == learned.base))?;
+    learned.folder()
 }
 
 impl ServedModels {
@@ -190,8 +206,9 @@ impl ServedModels {
                 routed.push((alias.unwrap_or(router).to_owned(), router.to_owned()));
                 continue;
             }
-            let options = ServedOptions { passes_key, ..ServedOptions::default() };
             let own = learned.as_ref().filter(|learned| is_called(alias, spec, &learned.alias));
+            let version = version_at_service(spec, own);
+            let options = ServedOptions { passes_key, version, ..ServedOptions::default() };
             let spec = newest(spec, own);
             let (name, mut model) = OpenModel::new(&factory, &spec, &options, events)?;
             model.candidate = model.candidate.retried(retries);
@@ -407,13 +424,15 @@ impl ServedModels {
         spec: &str,
         events: &dyn EventSink,
     ) -> Result<OpenModel, AppError> {
+        let learned = self.learned.as_ref().filter(|learned| learned.alias == alias);
         let options = ServedOptions {
             key: key_of(alias, section)?,
+            version: version_at_service(spec, learned),
             passes_key: section.pass_key,
             timeout_seconds: section.timeout_seconds,
             weights_number: 0,
         };
-        let spec = newest(spec, self.learned.as_ref().filter(|learned| learned.alias == alias));
+        let spec = newest(spec, learned);
         let (_, mut model) = OpenModel::new(&self.factory, &spec, &options, events)?;
         let candidate = model.candidate.retried(section.retries).priced(section.prices());
         model.candidate = candidate.reading(section.max_context_tokens);
@@ -430,7 +449,7 @@ fn served(alias: &str, section: &ModelSection, named: impl Fn(&str) -> Option<Ca
 }
 
 /// The key that a configuration names for a model.
-fn key_of(alias: &str, section: &ModelSection) -> Result<Option<Secret>, AppError> {
+pub(crate) fn key_of(alias: &str, section: &ModelSection) -> Result<Option<Secret>, AppError> {
     if let Some(variable) = &section.key_env {
         let key = std::env::var(variable).ok().and_then(|text| Secret::new(&text));
         let no_key = || RequestError::NoKeyInVariable { alias: alias.to_owned(), variable: variable.clone() };
@@ -486,8 +505,9 @@ mod tests {
 
         let file = GatewayFile::parse(&format!("[models.f]\nmodel = '{}'\n", local(&other))).unwrap();
         let texts = [format!("m={}", local(&base)), local(&other)];
-        let found = |name: &str| configured_folder(name, &texts, &file);
-        assert_eq!((found("m"), found("other"), found("f")), (Some(base), Some(other.clone()), Some(other)));
+        let found = |name: &str| configured_model(name, &texts, &file);
+        let other = Some(local(&other));
+        assert_eq!((found("m"), found("other"), found("f")), (Some(local(&base)), other.clone(), other));
         assert_eq!(found("tiny"), None, "it has an alias");
     }
 

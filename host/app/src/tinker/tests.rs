@@ -62,7 +62,13 @@ impl Bench {
 
 fn asked() -> ModelRequest {
     let question = Message::text(Role::User, Origin::User, "12+34=");
-    ModelRequest { messages: vec![question], max_tokens: 5, temperature: Some(1.0), seed: Some(9), ..ModelRequest::default() }
+    ModelRequest {
+        messages: vec![question],
+        max_tokens: 5,
+        temperature: Some(1.0),
+        seed: Some(9),
+        ..ModelRequest::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

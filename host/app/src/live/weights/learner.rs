@@ -8,10 +8,12 @@ use super::page::{Progress, TrainingPage};
 use super::queue::{Queue, Waiting, Whose};
 use super::section::WeightsPlan;
 use super::step::{Aged, Stepped, shown};
+use super::tinker::TinkerBackend;
 use super::versions::{Beginning, Learned, LearnedPlace, WeightsVersion};
 use crate::gateway_file::GatewayFile;
-use crate::models::folder_name;
-use crate::served_models::{LearnedModel, configured_folder};
+use crate::models::{folder_name, local_folder};
+use crate::served_models::{LearnedModel, configured_model, key_of};
+use crate::tinker::TinkerModel;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Clock, Episode, Lease, LeaseMode, LeaseSubject, Leases as _, StoreReader};
 use clawhost_learn::memory::{SCOPE_BYTES, Scope};
@@ -61,20 +63,33 @@ impl Training {
     /// The training that a plan describes, of a model of a request or a configuration.
     ///
     /// # Errors
-    /// There is no local model of this alias.
+    /// There is no model of this alias whose weights can learn.
     pub(crate) fn of(
         workspace: &Workspace,
         upstreams: &[String],
         file: &GatewayFile,
         plan: WeightsPlan,
     ) -> Result<Self, AppError> {
-        let base = configured_folder(&plan.model, upstreams, file).ok_or_else(|| {
+        let spec = configured_model(&plan.model, upstreams, file).ok_or_else(|| {
             let alias = clawhost_core::escaped(&plan.model, 60);
-            let why = format!("weights.model: there is no local model `{alias}`; serve one as {alias}=local:FOLDER");
+            let why = format!(
+                "weights.model: there is no model `{alias}` whose weights can learn; serve one as {alias}=local:FOLDER, or as {alias}=tinker:BASE=FOLDER"
+            );
             RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why }
         })?;
+        let (base, tinker) = match TinkerModel::of(&spec)? {
+            Some(tinker) => (tinker.folder.clone(), Some(tinker)),
+            None => (local_folder(&spec).unwrap_or_default().into(), None),
+        };
         let base = base.canonicalize().unwrap_or(base);
-        let backend: Arc<dyn WeightsBackend> = Arc::new(LocalBackend::new(workspace, base.clone(), plan.clone()));
+        let backend: Arc<dyn WeightsBackend> = match tinker {
+            Some(tinker) => {
+                let key =
+                    file.models.get(&plan.model).map(|section| key_of(&plan.model, section)).transpose()?.flatten();
+                Arc::new(TinkerBackend::new(workspace, (tinker, key), plan.clone())?)
+            }
+            None => Arc::new(LocalBackend::new(workspace, base.clone(), plan.clone())),
+        };
         Ok(Self {
             data: workspace.folder().to_owned(),
             base,

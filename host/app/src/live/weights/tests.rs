@@ -18,7 +18,7 @@ pub(super) const SESSIONS: usize = 40;
 pub(super) const BATCH: usize = 10;
 /// The learning rate and how often a session is learned from, chosen on the seeds 1 to 6.
 const RATE: f64 = 0.003;
-pub(super) const EPOCHS: u32 = 8;
+const EPOCHS: u32 = 8;
 /// Sessions of a user whose adapter learns, and of a step. Adapters have few weights and learn from one user: batches of ten sessions leave some models
 /// with one letter for everything. Chosen on the seeds 1 to 6, too.
 const OWN_SESSIONS: usize = 80;
@@ -283,7 +283,7 @@ async fn adapted(folder: &ModelFolder, wanted: fn(u64) -> &'static str, seed: u6
             Learner::open(&weights, "tiny", &plan, &ComputeDevice::processor(), state.as_deref()).unwrap();
         let mut sessions: Vec<Aged> = Vec::new();
         for number in (200 + step * OWN_BATCH..).take(OWN_BATCH).map(|number| number as u64) {
-            let said = answer(&serving, &question(number), derive_seed(seed, "session", number)).await;
+            let said = answer(&*serving, &question(number), derive_seed(seed, "session", number)).await;
             sessions.push((session_of(number, said, "combined", wanted), Some(0)));
         }
         let stepped = learner.step(step as u64, sessions).await.unwrap();

@@ -7,6 +7,10 @@
 //! Every step trains a model of its own, from what the version before kept. What is taken back is not kept, and a process that is killed leaves nothing that
 //! counts.
 
+mod backend;
+
+pub(super) use backend::TinkerBackend;
+
 use super::section::WeightsPlan;
 use super::step::{MOST_LAG, Steppable, failed, optimizer};
 use crate::AppError;

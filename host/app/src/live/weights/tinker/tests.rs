@@ -5,7 +5,7 @@ use crate::live::weights::material::LiveSession;
 use crate::live::weights::section::WeightsPlan;
 use crate::live::weights::step::{Aged, Learner, Stepped, step};
 use crate::live::weights::tests::{
-    BATCH, EPOCHS, SESSIONS, SIGNALS, answer, plan, question, satisfied, session, share, shuffled, taught_model,
+    BATCH, SESSIONS, SIGNALS, answer, plan, question, satisfied, session, share, shuffled, taught_model,
 };
 use crate::models::ModelSettings;
 use crate::tinker::TinkerModel;
