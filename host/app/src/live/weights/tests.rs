@@ -14,16 +14,16 @@ use std::sync::Arc;
 /// What models answer.
 const LETTERS: [&str; 2] = ["a", "b"];
 /// Sessions in all, and of a step.
-pub(super) const SESSIONS: usize = 40;
-pub(super) const BATCH: usize = 10;
+const SESSIONS: usize = 40;
+const BATCH: usize = 10;
 /// The learning rate and how often a session is learned from, chosen on the seeds 1 to 6.
-const RATE: f64 = 0.003;
+pub(super) const RATE: f64 = 0.003;
 const EPOCHS: u32 = 8;
 /// Sessions of a user whose adapter learns, and of a step. Adapters have few weights and learn from one user: batches of ten sessions leave some models
 /// with one letter for everything. Chosen on the seeds 1 to 6, too.
-const OWN_SESSIONS: usize = 80;
+pub(super) const OWN_SESSIONS: usize = 80;
 /// See [`OWN_SESSIONS`].
-const OWN_BATCH: usize = 8;
+pub(super) const OWN_BATCH: usize = 8;
 /// What is learned from.
 pub(super) const SIGNALS: [&str; 3] = ["binary", "hint", "combined"];
 /// Answers to held-out users.

@@ -5,7 +5,7 @@ use crate::live::weights::material::LiveSession;
 use crate::live::weights::section::WeightsPlan;
 use crate::live::weights::step::{Aged, Learner, Stepped, step};
 use crate::live::weights::tests::{
-    BATCH, SESSIONS, SIGNALS, answer, plan, question, satisfied, session, share, shuffled, taught_model,
+    OWN_BATCH, OWN_SESSIONS, RATE, SIGNALS, answer, plan, question, satisfied, session, share, shuffled, taught_model,
 };
 use crate::models::ModelSettings;
 use crate::tinker::TinkerModel;
@@ -34,8 +34,6 @@ fn likely_tokens_are_targets_of_further_data_with_the_same_input() {
 }
 
 const RANK: usize = 8;
-/// The rate of an adapter of this rank: it learns slower than all weights do.
-const ADAPTER_RATE: f64 = 0.02;
 
 /// A service, and a folder with the texts of its base model alone.
 struct Bench {
@@ -113,7 +111,7 @@ fn numbers(weights: &HostDecoder) -> Vec<f32> {
 async fn a_step_at_a_service_gives_the_weights_of_the_local_trainer() {
     let bench = Bench::new(101);
     for signal in SIGNALS {
-        let plan = adapter_plan(signal, ADAPTER_RATE);
+        let plan = adapter_plan(signal, RATE);
         let mut here = Learner::open(&bench.base, "tiny", &plan, &ComputeDevice::processor(), None).unwrap();
         let mut there = bench.learner(None, 0, &plan).await;
         // Answers of the service, with its log-probs.
@@ -136,12 +134,12 @@ async fn a_step_at_a_service_gives_the_weights_of_the_local_trainer() {
 
 /// The weights behind all sessions, which the service answered and learned from.
 async fn learned(bench: &Bench, signal: &str, shuffles: bool, seed: u64) -> Arc<LocalModel> {
-    let plan = adapter_plan(signal, ADAPTER_RATE);
+    let plan = adapter_plan(signal, RATE);
     let (mut version, mut corrected) = (None, [0, 1]);
-    for number in 0..(SESSIONS / BATCH) as u64 {
+    for number in 0..(OWN_SESSIONS / OWN_BATCH) as u64 {
         let mut learner = bench.learner(version.as_ref(), number, &plan).await;
-        let first = 200 + number * BATCH as u64;
-        let mut sessions = sessions(&*learner.model, first..first + BATCH as u64, signal, seed).await;
+        let first = 200 + number * OWN_BATCH as u64;
+        let mut sessions = sessions(&*learner.model, first..first + OWN_BATCH as u64, signal, seed).await;
         if shuffles {
             sessions = shuffled(sessions, derive_seed(seed, "step", number), &mut corrected);
         }
@@ -157,7 +155,7 @@ async fn learned(bench: &Bench, signal: &str, shuffles: bool, seed: u64) -> Arc<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forty_sessions_at_a_service_make_held_out_users_content_and_shuffled_feedback_does_not() {
+async fn eighty_sessions_at_a_service_make_held_out_users_content_and_shuffled_feedback_does_not() {
     let seeds: u64 = std::env::var("CLAWHOST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let (mut before, mut after, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for seed in 101..101 + seeds {
