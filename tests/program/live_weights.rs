@@ -24,7 +24,7 @@ fn configured(bench: &Bench, rank: u32, weights: &str) -> String {
 }
 
 /// A session of one question with a thumb. Returns the version that answered.
-fn session(served: &Served, name: &str, thumb: &str, headers: &[(&str, &str)]) -> String {
+pub(crate) fn session(served: &Served, name: &str, thumb: &str, headers: &[(&str, &str)]) -> String {
     let headers = [&[("x-clawhost-session", name)], headers].concat();
     let mut body = chat(&[user("1+1=")]);
     (body["model"], body["max_tokens"]) = ("m".into(), 4.into());
@@ -38,7 +38,7 @@ fn session(served: &Served, name: &str, thumb: &str, headers: &[(&str, &str)]) -
     answer.header("x-clawhost-model").split_once(' ').unwrap().1.to_owned()
 }
 
-fn sessions(served: &Served, first: &str, headers: &[(&str, &str)]) {
+pub(crate) fn sessions(served: &Served, first: &str, headers: &[(&str, &str)]) {
     for number in 0..4 {
         let thumb = if number % 2 == 0 { "up" } else { "down" };
         session(served, &format!("{first}-{number}"), thumb, headers);
@@ -46,13 +46,13 @@ fn sessions(served: &Served, first: &str, headers: &[(&str, &str)]) {
 }
 
 /// The version that the list of models names.
-fn listed(served: &Served) -> String {
+pub(crate) fn listed(served: &Served) -> String {
     let answer = request("GET", &served.address, "/v1/models", &[], b"").answer().json();
     answer["data"][0]["version"].as_str().unwrap().to_owned()
 }
 
 /// The version of the model when it is another one than before.
-fn next(served: &Served, before: &str) -> String {
+pub(crate) fn next(served: &Served, before: &str) -> String {
     let mut looks = (0..LOOKS).map(|_| listed(served));
     looks.find(|version| version != before).unwrap_or_else(|| panic!("still {before}"))
 }
@@ -155,7 +155,7 @@ fn weights_that_cannot_learn_are_refused_before_the_gateway_starts() {
     let upstream = configured(&bench, 0, "");
     bench.refused(
         &["serve", "--listen", "127.0.0.1:0", "--upstream", "other=openai:m@http://127.0.0.1:9/v1"],
-        &["weights.model: there is no local model `m`", "m=local:FOLDER"],
+        &["weights.model: there is no model `m` whose weights can learn", "m=local:FOLDER"],
     );
     // Weights that were learned from another model are not mixed with this one.
     bench.json(&["train-step", "--upstream", &upstream]);

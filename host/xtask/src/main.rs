@@ -26,7 +26,7 @@ const HELP: &str = "cargo xtask COMMAND
   guests      build every guest into target/guests; equal lock file, toolchain and target give equal bytes in every folder
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
-  sdks        get the SDKs of OpenAI and Anthropic for Python and Node (into target/toolchains/sdks); `test` runs them against
+  sdks        get the SDKs of OpenAI, Anthropic and Tinker (into target/toolchains/sdks); `test` runs them against
               the gateway if they are there
   agents      get codex, Claude Code and OpenClaw (into target/toolchains/agents, 1.6 GB); `test` runs them against the gateway if
               they are there
