@@ -413,7 +413,7 @@ async fn verdicts_are_pending_decided_or_revised() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_reach_the_page_with_the_cookie_alone_as_long_as_the_login_lasts() {
-    let (_stub, bench) = bench().await;
+    let (_stub, mut bench) = bench().await;
     let path = "/dashboard/events";
     for headers in [vec![], vec![("cookie", "clawhost_admin=0000")], vec![("x-api-key", ADMIN)]] {
         let refused = get(&bench, path, &headers).await;
@@ -441,10 +441,14 @@ async fn events_reach_the_page_with_the_cookie_alone_as_long_as_the_login_lasts(
     assert_eq!(post(&bench.address, "/v1/feedback", &[], &body).await.status, 404);
     let body = json!({"session": "<b>s", "thumb": "up"});
     assert_eq!(post(&bench.address, "/v1/feedback", &[], &body).await.status, 200);
-    reader.read_until("event: feedback_given\n");
+    let body = json!({"model": "m", "messages": [user("something else")]});
+    assert_eq!(post(&bench.address, "/v1/chat/completions", &[], &body).await.status, 200);
+    let text = reader.read_until("event: exchange_recorded\n");
+    assert!(text.contains("event: feedback_given\n"), "{text}");
     assert_eq!(send_form(&bench, "/dashboard/logout", &cookie, &format!("proof={proof}")).await.status, 303);
     let body = json!({"model": "m", "messages": [user("after the end of the login")]});
     assert_eq!(post(&bench.address, "/v1/chat/completions", &[], &body).await.status, 200);
+    bench.stop().await;
     let rest = reader.rest();
     assert!(!rest.contains("event: "), "the stream has ended: {rest}");
 }
