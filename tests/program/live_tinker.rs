@@ -15,7 +15,8 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
     std::fs::remove_file(folder.join("model.safetensors")).unwrap();
     let stub = TinkerStub::start(small, None);
     let text = "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 2\nrate = 0.01\n";
-    let configure = |more: &str| std::fs::write(bench.data.path().join("gateway.toml"), format!("{text}{more}")).unwrap();
+    let configure =
+        |more: &str| std::fs::write(bench.data.path().join("gateway.toml"), format!("{text}{more}")).unwrap();
     configure("");
     let upstream = format!("m=tinker:{TINKER_BASE}={}@{}", folder.display(), stub.address());
     let served = Served::start(&bench, &[&upstream]);
@@ -33,7 +34,11 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
     };
     let loaded = version(1)["state"].as_str().unwrap().to_owned();
     let load = stub.requests().into_iter().find(|request| request.path == "load_weights").unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&load.body).unwrap()["path"], loaded, "the second step goes on from the first");
+    assert_eq!(
+        serde_json::from_slice::<Value>(&load.body).unwrap()["path"],
+        loaded,
+        "the second step goes on from the first"
+    );
 
     let served = Served::start(&bench, &[&upstream]);
     assert_eq!(listed(&served), third);
@@ -48,7 +53,8 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
         configure(more);
         bench.refused(&["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream], &[part]);
     }
-    std::fs::write(bench.data.path().join("gateway.toml"), text.replace("adapter_rank = 2", "adapter_rank = 0")).unwrap();
+    std::fs::write(bench.data.path().join("gateway.toml"), text.replace("adapter_rank = 2", "adapter_rank = 0"))
+        .unwrap();
     bench.refused(
         &["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream],
         &["weights.adapter_rank: must be more than 0"],

@@ -148,18 +148,30 @@ fn requests_of_real_sessions_are_answered_again_for_a_judge_and_nobody_sees_it()
         session(&served, who, who, Some(LESSON));
     }
     assert!(admin.playbook("sessions still needed").contains("none yet"));
-    let held_out =
-        (0..12).filter(|number| !session(&served, &format!("s-{number}"), &format!("u{number}"), None)).count();
-    assert!((1..12).contains(&held_out), "{held_out}");
+    // Lessons are drawn for a moment after they are on trial: sessions until some got it, and some more.
+    let mut pleased = 0;
+    let mut sessions = 0;
+    while pleased < 3 && sessions < 200 {
+        pleased += u32::from(session(&served, &format!("s-{sessions}"), &format!("u{sessions}"), None));
+        sessions += 1;
+    }
+    let episodes = bench.json(&["episodes", "list", "--limit", "1000"]);
+    let episodes = episodes.as_array().unwrap();
+    assert_eq!(episodes.len(), 3 + sessions, "no shadow answer is in a record");
+    let is_held_out = |episode: &&Value| {
+        let shown = bench.json(&["episodes", "show", episode["id"].as_str().unwrap()]);
+        shown["policy"]["playbook"]["drawn"][0]["shown"] == json!(false)
+    };
+    let held_out = episodes.iter().filter(is_held_out).count();
+    assert!(held_out > 0, "{sessions} sessions");
     // Each of these sessions is answered again, with the lesson and without it.
-    let page = admin.playbook(&format!("{held_out} pairs for it, 0 against, 0 equal"));
+    let pairs = if held_out == 1 { "1 pair".to_owned() } else { format!("{held_out} pairs") };
+    let page = admin.playbook(&format!("{pairs} for it, 0 against, 0 equal"));
     assert!(page.contains("Shadow answers today: "), "{page}");
     let asked = stub.requests().len();
-    assert_eq!((asked, judge.requests().len()), (3 + 12 + 2 * held_out, held_out));
+    assert_eq!((asked, judge.requests().len()), (3 + sessions + 2 * held_out, held_out));
     let shadow = std::fs::read_to_string(bench.data.path().join("shadow.json")).unwrap();
     let shadow: Value = serde_json::from_str(&shadow).unwrap();
     assert_eq!(shadow["lessons"].as_object().unwrap().len(), 1, "{shadow}");
-    let episodes = bench.json(&["episodes", "list", "--limit", "100"]);
-    assert_eq!(episodes.as_array().unwrap().len(), 15, "no answer of these is in a record");
     served.terminate();
 }

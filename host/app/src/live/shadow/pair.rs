@@ -98,7 +98,8 @@ pub(super) mod tests {
     use super::*;
     use crate::live::shadow::ShadowSection;
     use clawhost_core::{
-        Blob, Digest, Drawn, Ending, EpisodeOrigin, Live, LiveSession, PlaybookRecord, Sampling, ToolSpec, Withheld,
+        Blob, Digest, Drawn, Ending, EpisodeOrigin, Failure, FailureKind, Live, LiveSession, PlaybookRecord, Sampling,
+        ToolSpec, Withheld, code,
     };
     use clawhost_learn::Lesson;
 
@@ -172,6 +173,8 @@ pub(super) mod tests {
             let origin = EpisodeOrigin::Live(Live { live, withheld: Some(why) });
             check(&|episode| episode.origin = origin.clone(), Skipped::Withheld);
         }
+        let failed = Failure::new(FailureKind::Llm, code::UNAVAILABLE, "out of order");
+        check(&|episode| episode.ending = Ending::Failed(failed.clone()), Skipped::Incomplete);
         check(&|episode| episode.turns.clear(), Skipped::Incomplete);
         check(&|episode| episode.policy.playbook = None, Skipped::NothingDrawn);
         check(&|episode| episode.policy.playbook.as_mut().unwrap().drawn[0].shown = true, Skipped::NothingDrawn);
