@@ -116,6 +116,8 @@ pub struct Serving {
     is_encrypted: bool,
     /// What sessions get.
     guidance: Option<String>,
+    /// Which weights learn from whom.
+    weights: Option<String>,
     /// Judges live episodes, and learns from them.
     learning: Vec<JoinHandle<()>>,
     /// Tells the watch to look at once.
@@ -140,6 +142,11 @@ impl Serving {
     /// What sessions got at its start beside their clients' own text, for people. `None`: nothing.
     pub fn guidance(&self) -> Option<&str> {
         self.guidance.as_deref()
+    }
+
+    /// Which weights learn from whose sessions, for people. `None`: none do.
+    pub fn weights(&self) -> Option<&str> {
+        self.weights.as_deref()
     }
 
     /// Counts since the start.
@@ -215,6 +222,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
+    let taught = training.as_ref().map(Training::summary);
     let weights = training.map(LiveWeights::new).transpose()?;
     let tries = mode == LiveMode::Auto && file.learning.live_trials;
     let served = ServedNow::default();
@@ -271,6 +279,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
         running,
         watching,
         guidance: shown,
+        weights: taught,
         learning,
         is_encrypted: certificate.is_some(),
         asked,

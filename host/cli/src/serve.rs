@@ -178,14 +178,17 @@ pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Res
     let address = serving.address();
     if context.json() {
         let guidance = serving.guidance();
-        crate::terminal::json(
-            &serde_json::json!({ "format": 1, "address": address.to_string(), "guidance": guidance }),
-        )?;
+        crate::terminal::json(&serde_json::json!({
+            "format": 1, "address": address.to_string(), "guidance": guidance, "weights": serving.weights(),
+        }))?;
     } else {
         let mut out = crate::terminal::stdout();
         writeln!(out, "serving on {0}/v1 (OpenAI) and {0} (Anthropic)", serving.origin())?;
         if let Some(guidance) = serving.guidance() {
             writeln!(out, "guiding sessions: {guidance}")?;
+        }
+        if let Some(weights) = serving.weights() {
+            writeln!(out, "training {weights}")?;
         }
         writeln!(out, "{}", page_line(&serving.origin()))?;
         // In the background no terminal sends it.

@@ -123,7 +123,7 @@ impl From<ShadowView> for ShadowShown {
         let evidence = better.zip(worse);
         let evidence =
             evidence.map(|(better, worse)| format!("; e-value {} for it, {} against", short(better), short(worse)));
-        let pairs = format!("{} for it, {without} against, {neither} equal", clawhost_core::counted(*with, "pair"));
+        let pairs = format!("{} for it, {without} against, {neither} equal", clawhost_core::counted(with, "pair"));
         let lost = (without_vote + failed > 0).then(|| format!("; {without_vote} without a vote, {failed} failed"));
         let text = mean.into_iter().chain([pairs]).chain(evidence).chain(lost).collect();
         Self { with, without, neither, without_vote, failed, preference, interval, better, worse, text }

@@ -41,6 +41,14 @@ impl OptedIn {
         }
     }
 
+    /// Who has agreed, for people.
+    pub(crate) fn described(&self) -> String {
+        match self {
+            Self::All => "all".to_owned(),
+            Self::These(names) => names.iter().cloned().collect::<Vec<_>>().join(", "),
+        }
+    }
+
     /// Whether the user of a session behind a key has agreed.
     pub(in crate::live) fn has(&self, owner: &str, session: &LiveSession) -> bool {
         let Self::These(names) = self else { return true };

@@ -1,6 +1,7 @@
 //! Bodies of answers: their size, and what a refusal says.
 
 use clawhost_core::Secrets;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Most bytes of a foreign text in a message.
@@ -52,7 +53,15 @@ pub(super) fn clean(secrets: &Secrets, text: &str) -> String {
 
 /// What a JSON body says of an error: its `detail`, `error` or `message`, or all of it.
 pub(super) fn said(body: &[u8]) -> String {
-    let document: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let named = ["error", "detail", "message"].into_iter().find_map(|name| document.get(name)?.as_str());
     named.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
+}
+
+/// An object with the fields of another one, too.
+pub(super) fn extended(mut object: Value, fields: Value) -> Value {
+    if let (Some(object), Value::Object(fields)) = (object.as_object_mut(), fields) {
+        object.extend(fields);
+    }
+    object
 }

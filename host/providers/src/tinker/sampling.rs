@@ -1,5 +1,6 @@
 //! Weights of a service that answer.
 
+use super::body::extended;
 use super::service::{Body, Repeat, TinkerService};
 use async_trait::async_trait;
 use clawhost_core::{ModelError, TaughtToken, Teacher};
@@ -79,13 +80,17 @@ impl TinkerService {
     ) -> Result<TinkerSampler, ModelError> {
         let session = self.run(move |connection| async move {
             let session = connection.session().await?;
-            let mut body = json!({
-                "session_id": session, "sampling_session_seq_id": connection.next_sampler(), "type": "create_sampling_session",
-            });
-            match weights {
-                TinkerWeights::Base(name) => body["base_model"] = name.into(),
-                TinkerWeights::Path(path) => body["model_path"] = path.into(),
-            }
+            let weights = match weights {
+                TinkerWeights::Base(name) => json!({ "base_model": name }),
+                TinkerWeights::Path(path) => json!({ "model_path": path }),
+            };
+            let body = extended(
+                weights,
+                json!({
+                    "session_id": session, "sampling_session_seq_id": connection.next_sampler(),
+                    "type": "create_sampling_session",
+                }),
+            );
             let answer = connection.ask("create_sampling_session", &Body::Json(body), Repeat::Harmless).await?;
             connection.text(&answer, "sampling_session_id")
         });
@@ -107,12 +112,15 @@ fn rows(topk: &TopkLogprobs) -> Option<Vec<Vec<(u32, f64)>>> {
 }
 
 impl TinkerSampler {
-    async fn asked(&self, mut body: serde_json::Value, prompt: &[u32]) -> Result<SampleResponse, ModelError> {
-        body["prompt"] = json!({ "chunks": [{ "type": "encoded_text", "tokens": prompt }] });
-        body["sampling_session_id"] = self.session.clone().into();
-        body["seq_id"] = self.next.fetch_add(1, Ordering::Relaxed).into();
-        body["num_samples"] = 1.into();
-        body["type"] = "sample".into();
+    async fn asked(&self, body: serde_json::Value, prompt: &[u32]) -> Result<SampleResponse, ModelError> {
+        let own = json!({
+            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": prompt }] },
+            "sampling_session_id": self.session,
+            "seq_id": self.next.fetch_add(1, Ordering::Relaxed),
+            "num_samples": 1,
+            "type": "sample",
+        });
+        let body = extended(body, own);
         let sampled = self.service.run(move |connection| async move {
             let bytes = connection.settled_bytes("asample", Body::Json(body), Repeat::Harmless).await?;
             read::<SampleResponse>(&bytes).map_err(|error| connection.invalid(&error.to_string()))

@@ -1,5 +1,6 @@
 //! A model in training at a service.
 
+use super::body::extended;
 use super::service::{Body, Connection, Repeat, TinkerService};
 use clawhost_core::ModelError;
 use clawhost_wire::tinker::{Datum, ForwardBackwardOutput, ForwardBackwardRequest, read};
@@ -151,10 +152,8 @@ impl TinkerTraining {
         self.pass(data, false).await
     }
 
-    async fn change(&self, path: &'static str, mut body: Value, repeat: Repeat) -> Result<Value, ModelError> {
-        body["model_id"] = self.id.clone().into();
-        body["seq_id"] = self.next().into();
-        body["type"] = path.into();
+    async fn change(&self, path: &'static str, body: Value, repeat: Repeat) -> Result<Value, ModelError> {
+        let body = extended(body, json!({ "model_id": self.id, "seq_id": self.next(), "type": path }));
         self.service
             .run(move |connection| async move { connection.settled_json(path, Body::Json(body), repeat).await })
             .await

@@ -100,6 +100,11 @@ impl Training {
         })
     }
 
+    /// What learns from whom, for people.
+    pub(crate) fn summary(&self) -> String {
+        self.plan.summary()
+    }
+
     /// Makes sure that what was learned belongs to the configured model, and that what a gateway reads leads to the versions that serve.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ const OVERDUE_SECONDS: u64 = 24 * 60 * 60;
 const SHARE: f64 = 0.5;
 /// Rank of the adapter that learns, as of `--adapter-rank` in the guide. 0: all weights learn.
 const RANK: usize = 16;
+/// Longest list of names that is shown.
+const SHOWN_BYTES: usize = 200;
 /// Largest rank of an adapter.
 const MOST_RANK: usize = 1024;
 
@@ -40,7 +42,7 @@ pub struct WeightsSection {
     pub model: Option<String>,
     /// Whose sessions they learn from: `all`, `key:NAME` (all behind that key; `key:` without one), or a scope as of memory, `user:KEY/NAME`,
     /// `project:KEY/NAME` or, without a key, `agent:/NAME`. What one of them says changes the answers to all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "one_or_more")]
     pub from: Vec<String>,
     /// What they learn from: `binary`, `hint` or `combined`.
     pub signal: Option<String>,
@@ -63,12 +65,26 @@ pub struct WeightsSection {
     /// Seconds without a request after which a batch is trained on. `None`: as soon as it is due.
     pub idle_seconds: Option<u64>,
     /// Hours of the week in which a batch is trained on, in UTC: `22:00-06:00`, or `sat,sun 00:00-24:00`. Empty: at any time.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "one_or_more")]
     pub quiet: Vec<String>,
     /// Seconds after which a batch that is due is trained on in any case.
     pub overdue_seconds: Option<u64>,
     /// The share of the processors that training may use.
     pub processors: Option<f64>,
+}
+
+/// A list of texts, or one text alone.
+fn one_or_more<'de, D: serde::Deserializer<'de>>(texts: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a text or a list of texts")]
+    enum Texts {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Texts::deserialize(texts)? {
+        Texts::One(text) => vec![text],
+        Texts::More(texts) => texts,
+    })
 }
 
 /// A section with defaults, checked.
@@ -174,6 +190,13 @@ impl WeightsSection {
 }
 
 impl WeightsPlan {
+    /// What learns from whom, for people.
+    pub(crate) fn summary(&self) -> String {
+        let from = clawhost_core::escaped(&self.from.described(), SHOWN_BYTES);
+        let model = clawhost_core::escaped(&self.model, SHOWN_BYTES);
+        format!("{} of {model}, from sessions of {from}, {} of them a step", self.described(), self.batch)
+    }
+
     /// Which weights learn, for people.
     pub(crate) fn described(&self) -> String {
         match (self.learned, self.adapters) {
@@ -204,6 +227,8 @@ mod tests {
             "model = \"tiny\"\nfrom = [\"all\"]\nsignal = \"hint\"\nquiet = [\"sat,sun 00:00-24:00\", \"22:00-06:00\"]",
             "",
         );
+        check("model = \"tiny\"\nfrom = \"all\"\nquiet = \"22:00-06:00\"", "");
+        check("model = \"tiny\"\nfrom = 1", "a text or a list of texts");
         check("model = \"tiny\"", "weights.from: name who has agreed");
         check("signal = \"hint\"", "weights.model: name the alias");
         check(

@@ -74,13 +74,14 @@ impl VersionRewards {
         }
     }
 
-    /// The mean, and how far a 95 % interval goes to either side if all sessions are independent. `None`: with fewer than two rewards.
+    /// The mean, and how far a 95 % interval goes to either side if all sessions are independent. What one session can change counts, too: few rewards
+    /// may be equal by chance. `None`: with fewer than two rewards.
     pub fn mean(&self) -> Option<(f64, f64)> {
         const NORMAL_95: f64 = 1.96;
         let count = self.rewarded as f64;
         let mean = self.total / count;
         let variance = (self.squares - count * mean * mean).max(0.0) / (count - 1.0);
-        (self.rewarded > 1).then(|| (mean, NORMAL_95 * (variance / count).sqrt()))
+        (self.rewarded > 1).then(|| (mean, NORMAL_95 * (variance / count + count.powi(-2)).sqrt()))
     }
 }
 

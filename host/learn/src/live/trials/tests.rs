@@ -351,7 +351,8 @@ fn a_tally_that_is_made_anew_from_the_sessions_is_the_same() {
     assert_eq!(again.estimate(&id), service.tally.estimate(&id));
     let of = |version| (again.by_version()[&version].sessions, again.by_version()[&version].rewarded);
     assert_eq!(of(2), (40, 14));
-    assert_eq!(again.by_version()[&2].mean(), Some((1.0, 0.0)));
+    let (mean, margin) = again.by_version()[&2].mean().unwrap();
+    assert!(mean == 1.0 && margin > 0.0, "equal rewards of few sessions are no certainty: {margin}");
     let document = serde_json::to_string(&service.trials).unwrap();
     assert_eq!(serde_json::from_str::<LiveTrials>(&document).unwrap(), service.trials);
 }
