@@ -89,7 +89,7 @@ async fn exchanged(store: &Store, of: &str, session: u64) {
     let (exchanges, responses) = (vec![exchange(of, session)], vec![ResponseChange::Stored(response)]);
     store.record_exchanges(ExchangeBatch { exchanges, responses, through }).await.unwrap();
     let (run, episode) = id(session);
-    let record = Feedback::new(1.0, &said(of, session)).unwrap().record();
+    let record = Feedback::new(1.0, said(of, session)).unwrap().record();
     store.keep_feedback(WaitingFeedback { number: 0, run, episode, at: 3, key: None, record }).await.unwrap();
 }
 
@@ -143,7 +143,7 @@ async fn nothing_of_a_session_is_left_in_any_file_and_everything_of_others_is() 
         let large = vec![session as u8; ARTEFACT_BLOB_BYTES];
         let artefacts = with_artefacts(RUN, 0, &[&large]).artefacts;
         put(&store, vec![recorded_as(Episode { artefacts, ..ended(of, session) })]).await.unwrap();
-        let record = Feedback::new(-1.0, &said(of, session)).unwrap().record();
+        let record = Feedback::new(-1.0, said(of, session)).unwrap().record();
         let (run, episode) = id(session);
         store.judge(vec![Judged { run, episode, record, at: 9, key: None }]).await.unwrap();
         remembered(&store, of, "m-1").await;

@@ -18,7 +18,7 @@ fn folder() -> ModelFolder {
 
 fn settings(change: impl FnOnce(&mut PolicyGradient)) -> LearningSettings {
     let mut objective = PolicyGradient::named("dapo", NonZeroU32::new(64).unwrap()).unwrap();
-    objective.reward.as_mut().unwrap().truncation = clawhost_learn::policy::Truncation::Keep;
+    objective.reward.as_mut().unwrap().truncation = policy::Truncation::Keep;
     change(&mut objective);
     LearningSettings {
         learned: Learned::Full,

@@ -146,7 +146,7 @@ pub(super) mod tests {
     #[test]
     fn the_two_requests_of_a_session_differ_by_the_lesson() {
         let entry = lesson();
-        let pair = pair(&episode(&entry, false), "shop", &plan(|_| ()), &[entry.clone()]).unwrap();
+        let pair = pair(&episode(&entry, false), "shop", &plan(|_| ()), std::slice::from_ref(&entry)).unwrap();
         let said = |request: &ModelRequest| request.messages.iter().map(Message::plain_text).collect::<Vec<_>>();
         let system = "You help.\n\nGuidance.\n\nLessons from experience:\n- Be kind.";
         assert_eq!(said(&pair.without), [system, "How far is Bern?"]);
@@ -164,7 +164,7 @@ pub(super) mod tests {
         let check = |change: &dyn Fn(&mut Episode), expect: Skipped| {
             let mut episode = episode(&entry, false);
             change(&mut episode);
-            assert_eq!(pair(&episode, "shop", &all, &[entry.clone()]), Err(expect), "{expect:?}");
+            assert_eq!(pair(&episode, "shop", &all, std::slice::from_ref(&entry)), Err(expect), "{expect:?}");
         };
         for why in
             [Withheld::NoTrain, Withheld::Redacted, Withheld::SideTurn, Withheld::Repetition, Withheld::Ambiguous]
@@ -190,7 +190,7 @@ pub(super) mod tests {
         check(&|episode| episode.policy.system_prompt = Some("[redacted:email]".into()), Skipped::Redacted);
         check(&part(Part::Text("x".repeat(REQUEST_BYTES))), Skipped::TooLong);
         let own = episode(&entry, false);
-        assert_eq!(pair(&own, "other", &all, &[entry.clone()]), Err(Skipped::Scope));
+        assert_eq!(pair(&own, "other", &all, std::slice::from_ref(&entry)), Err(Skipped::Scope));
         assert_eq!(pair(&own, "shop", &all, &[]), Err(Skipped::NothingDrawn), "its trial is over");
         let users = plan(|plan| plan.scopes = vec!["user:shop/ada".into()]);
         assert_eq!(pair(&own, "shop", &users, &[entry]), Err(Skipped::Scope));
