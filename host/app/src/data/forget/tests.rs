@@ -368,3 +368,39 @@ async fn lessons_of_forgotten_sessions_go_and_served_ones_are_named() {
     let pruned = prune(folder.path(), &crate::PruneRequest { rule, is_rehearsal: false }, u64::MAX).await.unwrap();
     assert!(pruned.kept.iter().all(|kept| kept.run != id("run-shop")), "{:?}", pruned.kept);
 }
+
+#[tokio::test]
+async fn weights_that_learned_from_what_was_forgotten_answer_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(talked(folder.path()).await);
+    let place = folder.path().join("live-weights/m");
+    let version = |number: u64| {
+        serde_json::json!({
+            "number": number, "from": 0, "digest": format!("d{number}"), "at": 1, "sessions": 1, "metrics": [], "note": "",
+            "is_kept": true, "is_withdrawn": false,
+        })
+    };
+    let learned = serde_json::json!({
+        "format": 2, "model": "m", "base": folder.path().join("base"), "part": "tiny", "learns": "all weights", "scope": null,
+        "through": 1, "serves": 1, "versions": [version(0), version(1)],
+    });
+    let step = serde_json::json!({ "format": 2, "sessions": ["run-shop/ep-b"] });
+    for (name, document) in [("learned.json", learned), ("steps/1.json", step)] {
+        let path = place.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, document.to_string()).unwrap();
+    }
+    std::fs::create_dir_all(place.join("versions/1/tiny")).unwrap();
+    let serves = || {
+        let file = std::fs::read(place.join("learned.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&file).unwrap()["serves"].as_u64()
+    };
+    // Somebody else's sessions taught nothing here.
+    let other = forgotten(folder.path(), &request(Some("user:other/ada"), None, None)).await.unwrap();
+    assert_eq!((other.weights.len(), serves()), (0, Some(1)));
+    let rehearsal = ForgetRequest { is_rehearsal: true, ..request(Some("user:shop/ada"), None, None) };
+    let would = forgotten(folder.path(), &rehearsal).await.unwrap();
+    assert_eq!((would.weights.len(), serves()), (1, Some(1)));
+    let report = forgotten(folder.path(), &request(Some("user:shop/ada"), None, None)).await.unwrap();
+    assert_eq!((report.weights, serves()), (would.weights, Some(0)));
+}
