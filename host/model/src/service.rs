@@ -4,7 +4,6 @@
 //! conversation continues, only the new text is tokenised. So training sees exactly the generated tokens. One text can
 //! have several tokenisations; an answer in another one than the tokenizer's own carries the attribute `WRITTEN`, so
 //! that it is not confused with the tokenizer's own.
-//! alike are never taken for each other.
 
 use crate::generate::{Answer, Drawn, Engine, Finish, Generator, Model, Request, Sampling, StopTexts, Version, Watch};
 use crate::remembered::{AnsweredConversation, Memory};
