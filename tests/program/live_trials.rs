@@ -131,7 +131,7 @@ fn requests_of_real_sessions_are_answered_again_for_a_judge_and_nobody_sees_it()
     let (stub, judge) = (
         model(),
         Stub::start(|_, request: &Received| {
-            let prefers_first = request.body["messages"].to_string().contains("ANSWER A\\\\n5 km");
+            let prefers_first = request.body["messages"].to_string().contains("ANSWER A\\n5 km");
             says(request, if prefers_first { "\\boxed{A}" } else { "\\boxed{B}" }, &[])
         }),
     );
