@@ -179,6 +179,9 @@ impl Service {
             return self.promised(path, json!({}), reply);
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        if let Some(id) = path.strip_prefix("samplers/").filter(|id| self.samplers.lock().unwrap().contains_key(*id)) {
+            return answer(&json!({ "sampler_id": id, "base_model": TINKER_BASE, "model_path": null }));
+        }
         match path {
             "client/config" | "client/dynamic_config" => answer(&json!({})),
             "healthz" => answer(&json!({ "status": "ok" })),
