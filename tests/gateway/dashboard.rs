@@ -427,7 +427,7 @@ async fn events_reach_the_page_with_the_cookie_alone_as_long_as_the_login_lasts(
     let page = get(&bench, "/dashboard", &[("cookie", &cookie)]).await.body;
     let (from, proof) = (behind(&page, "data-from=\""), behind(&page, "name=\"proof\" value=\""));
     let headers = [("cookie", cookie.as_str())];
-    // What happened before the page was made is on it; what happens behind it is told, whenever the stream begins.
+    // The page shows events up to its rendering. Later events arrive on the stream, also those from before it opened.
     post(&bench.address, "/s/%3Cb%3Es/end", &[("x-clawhost-user", "\"><i>ada")], &json!({})).await;
     let mut reader = request("GET", &bench.address, &format!("{path}?from={from}"), &headers, b"");
     let head = reader.read_until(": clawhost events\n\n");

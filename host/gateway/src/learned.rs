@@ -118,7 +118,7 @@ impl From<ShadowView> for ShadowShown {
         let ShadowView { with, without, neither, without_vote, failed, preference, interval, better, worse } = view;
         let mean =
             preference.zip(interval).map(|(mean, (low, high))| format!("{mean:+.2} ({low:+.2} to {high:+.2}), "));
-        // More digits of large evidence say nothing.
+        // The exact value of very strong evidence does not matter.
         let short = |value: f64| if value < 1e6 { format!("{value:.3}") } else { "over 1000000".to_owned() };
         let evidence = better.zip(worse);
         let evidence =

@@ -297,7 +297,7 @@ impl Models {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clawhost_core::{ModelError, ModelRequest};
 
@@ -313,7 +313,8 @@ mod tests {
         }
     }
 
-    fn source(name: &'static str) -> ModelSource {
+    /// A model that has a name and no answer.
+    pub(crate) fn source(name: &'static str) -> ModelSource {
         ModelSource::Local(Arc::new(Named(name)))
     }
 

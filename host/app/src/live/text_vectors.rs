@@ -52,7 +52,7 @@ struct State {
     numbers: usize,
     uses: u64,
     waiting: VecDeque<Waiting>,
-    /// The keys of what waits, and of what is asked for now.
+    /// The keys of the texts in `waiting` and in the request under way.
     queued: BTreeSet<Digest>,
     outage: Outage,
 }

@@ -123,6 +123,23 @@ fn file(content: &'static str, kind: &'static str) -> Response<Body> {
     guarded(answer)
 }
 
+/// The answer to a form that somebody has sent who has shown the admin's key, from a page of this gateway.
+async fn for_form(
+    gateway: &Arc<Inner>,
+    request: Request,
+    answer: impl AsyncFnOnce(&HeaderMap, &HashMap<String, String>) -> Result<Response<Body>, Refusal>,
+) -> Response<Body> {
+    let (headers, fields) = match body_of_form(gateway, request).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(&refusal),
+    };
+    for_admin(gateway, &headers, async |visitor: Visitor| {
+        visitor.check(&fields)?;
+        answer(&headers, &fields).await
+    })
+    .await
+}
+
 async fn style() -> Response<Body> {
     file(STYLE, "text/css; charset=utf-8")
 }
@@ -171,13 +188,8 @@ async fn log_in(State(gateway): Shared, request: Request) -> Response<Body> {
 }
 
 async fn log_out(State(gateway): Shared, request: Request) -> Response<Body> {
-    let (headers, fields) = match body_of_form(&gateway, request).await {
-        Ok(read) => read,
-        Err(refusal) => return refused(&refusal),
-    };
-    for_admin(&gateway, &headers, async |visitor: Visitor| {
-        visitor.check(&fields)?;
-        gateway.logins.remove(&headers);
+    for_form(&gateway, request, async |headers, _| {
+        gateway.logins.remove(headers);
         Ok(go_to("/dashboard/login"))
     })
     .await
@@ -219,12 +231,7 @@ async fn session(
 
 /// Takes a thumb or a correction about a turn, and shows the session again.
 async fn judge(State(gateway): Shared, Path(names): Path<HashMap<String, String>>, request: Request) -> Response<Body> {
-    let (headers, fields) = match body_of_form(&gateway, request).await {
-        Ok(read) => read,
-        Err(refusal) => return refused(&refusal),
-    };
-    for_admin(&gateway, &headers, async |visitor: Visitor| {
-        visitor.check(&fields)?;
+    for_form(&gateway, request, async |_, fields| {
         let (run, episode) = named(&names);
         let field = |name: &str| fields.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
         let turn = field("turn").map(str::parse::<u32>).transpose();

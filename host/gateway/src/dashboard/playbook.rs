@@ -1,8 +1,8 @@
 //! The playbook on the page: what is served and tried, with the evidence, and older versions to serve again.
 
 use super::login::Visitor;
-use super::{Shared, for_admin, go_to, page, refused, template};
-use crate::http::{Inner, Refusal, body_of_form};
+use super::{Shared, for_admin, for_form, go_to, page, template};
+use crate::http::{Inner, Refusal};
 use crate::learned::{LearnedBook, LearnedView, VersionReward};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -90,12 +90,7 @@ pub(super) async fn ask(State(gateway): Shared, Path(number): Path<u64>, headers
 
 /// Serves an older version again.
 pub(super) async fn serve(State(gateway): Shared, Path(number): Path<u64>, request: Request) -> Response<Body> {
-    let (headers, fields) = match body_of_form(&gateway, request).await {
-        Ok(read) => read,
-        Err(refusal) => return refused(&refusal),
-    };
-    for_admin(&gateway, &headers, async |visitor: Visitor| {
-        visitor.check(&fields)?;
+    for_form(&gateway, request, async |_, _| {
         book(&gateway)?.serve_version(number).await.map_err(|why| Refusal::new(ErrorKind::Conflict, why))?;
         Ok(go_to(PLAYBOOK))
     })

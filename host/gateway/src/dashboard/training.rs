@@ -2,8 +2,8 @@
 
 use super::login::Visitor;
 use super::playbook::unavailable;
-use super::{Shared, for_admin, go_to, page, refused, template};
-use crate::http::{Inner, Refusal, body_of_form};
+use super::{Shared, for_admin, for_form, go_to, page, template};
+use crate::http::{Inner, Refusal};
 use crate::learned::WeightsView;
 use crate::pool::read;
 use axum::body::Body;
@@ -74,12 +74,7 @@ pub(super) async fn ask(
 
 /// Serves an earlier version of weights again.
 pub(super) async fn serve(State(gateway): Shared, Path(number): Path<u64>, request: Request) -> Response<Body> {
-    let (headers, fields) = match body_of_form(&gateway, request).await {
-        Ok(read) => read,
-        Err(refusal) => return refused(&refusal),
-    };
-    for_admin(&gateway, &headers, async |visitor: Visitor| {
-        visitor.check(&fields)?;
+    for_form(&gateway, request, async |_, fields| {
         let learned = gateway.learned.as_deref();
         let learned = learned.ok_or_else(|| Refusal::new(ErrorKind::NotFound, "no weights learn here"))?;
         let scope = fields.get("scope").map(String::as_str);

@@ -94,24 +94,10 @@ pub(crate) fn share() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ModelSource;
-    use clawhost_core::{Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse};
-    use std::sync::Arc;
-
-    struct Named(&'static str);
-
-    #[async_trait::async_trait]
-    impl Llm for Named {
-        fn identity(&self) -> LlmIdentity {
-            LlmIdentity { provider: String::new(), model: self.0.to_owned(), version: String::new() }
-        }
-        async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ModelError> {
-            Err(ModelError::Stopped)
-        }
-    }
+    use crate::models::tests::source;
 
     fn candidate(name: &'static str, retries: u32) -> Candidate {
-        Candidate::new(ModelSource::Local(Arc::new(Named(name)))).retried(retries)
+        Candidate::new(source(name)).retried(retries)
     }
 
     fn served() -> ServedModel {

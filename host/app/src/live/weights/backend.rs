@@ -4,6 +4,14 @@ use super::step::{Aged, Stepped};
 use crate::AppError;
 use std::path::{Path, PathBuf};
 
+/// The model that an operator configured.
+pub(super) struct Base {
+    /// The digest of its weights.
+    pub(super) digest: String,
+    /// What limits which sessions teach it, for the log. `None`: nothing.
+    pub(super) warning: Option<String>,
+}
+
 /// What a step begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Start {
@@ -39,13 +47,11 @@ pub(super) trait NewVersion {
 pub(super) trait WeightsBackend: Send + Sync {
     /// The part of a version's folder that a gateway reads.
     fn part(&self) -> &str;
-    /// The digest of the configured model's weights.
+    /// The configured model.
     ///
     /// # Errors
-    /// They cannot be read.
-    fn base(&self) -> Result<String, AppError>;
-    /// What limits which sessions teach, for the log. `None`: nothing.
-    fn warning(&self) -> Option<String>;
+    /// It cannot be read.
+    fn base(&self) -> Result<Base, AppError>;
     /// Takes a step on this thread over some sessions, all or nothing. Nothing counts before its version is written.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Trains the weights of a local model from live sessions, beside the gateway that serves it.
 
-use super::backend::WeightsBackend;
+use super::backend::{Base, WeightsBackend};
 use super::background::at_low_priority;
 use super::local::LocalBackend;
 use super::material::{self, LiveSession, Unused, Wanted};
@@ -112,7 +112,7 @@ impl Training {
     pub(crate) fn prepare(&self) -> Result<LearnedModel, AppError> {
         // While another process trains, what it has is complete.
         let lease = self.lease()?;
-        let digest = self.backend.base()?;
+        let Base { digest, warning } = self.backend.base()?;
         let mut places = Vec::new();
         match self.plan.adapters {
             None => places.push((self.place.clone(), self.learned_with(&self.place, &digest, None)?)),
@@ -127,7 +127,7 @@ impl Training {
         for (place, learned) in places.iter().filter(|_| lease.is_some()) {
             place.repair(learned)?;
         }
-        if let Some(warning) = self.backend.warning() {
+        if let Some(warning) = warning {
             tracing::warn!("{warning}");
         }
         Ok(LearnedModel {
@@ -260,13 +260,14 @@ impl Training {
         let place = self.place_of(&whose);
         let mut learned = match place.known()? {
             Some(known) => known,
-            None => self.learned_with(&place, &self.backend.base()?, whose.clone())?,
+            None => self.learned_with(&place, &self.backend.base()?.digest, whose.clone())?,
         };
         place.repair(&learned)?;
         let last = taken.last().map_or(learned.through, |last| last.number);
         let sessions = self.sessions(taken)?;
         let names: Vec<String> = sessions.iter().map(|session| session.name.clone()).collect();
-        let made = self.backend.step(&place.start(&learned), age(&learned, sessions))?;
+        let start = place.start(&learned);
+        let made = self.backend.step(&start, age(&learned, sessions))?;
         let number = learned.newest() + 1;
         let (note, mut metrics) = match made.stepped {
             Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics)),
@@ -277,7 +278,6 @@ impl Training {
             Stepped::Refused(why) => (why, Vec::new()),
         };
         metrics.extend(made.tokens_per_second.map(|rate| ("tokens_per_second".to_owned(), rate)));
-        let start = place.start(&learned);
         let digest = made.version.as_ref().map(|new| new.digest());
         let version = WeightsVersion {
             number,

@@ -1,6 +1,6 @@
 //! Weights of a local model, trained by this process.
 
-use super::backend::{Made, NewVersion, Start, WeightsBackend};
+use super::backend::{Base, Made, NewVersion, Start, WeightsBackend};
 use super::section::WeightsPlan;
 use super::step::{Aged, Learner, Stepped};
 use crate::events::Silent;
@@ -76,19 +76,16 @@ impl WeightsBackend for LocalBackend {
         if self.plan.adapters.is_some() { ADAPTER } else { &self.name }
     }
 
-    fn base(&self) -> Result<String, AppError> {
-        Ok(digest(&read_folder(&self.folder, &self.models.texts, &Silent)?.weights).to_string())
-    }
-
-    fn warning(&self) -> Option<String> {
-        let model = read_folder(&self.folder, &self.models.texts, &Silent).ok()?;
-        model.sampling.restricts().then(|| {
+    fn base(&self) -> Result<Base, AppError> {
+        let model = read_folder(&self.folder, &self.models.texts, &Silent)?;
+        let warning = model.sampling.restricts().then(|| {
             format!(
                 "the model {} draws from a part of its tokens (top_k, top_p or min_p in generation_config.json): only requests that turn \
                  this off teach its weights",
                 self.plan.model
             )
-        })
+        });
+        Ok(Base { digest: digest(&model.weights).to_string(), warning })
     }
 
     fn step(&self, start: &Start, sessions: Vec<Aged>) -> Result<Made, AppError> {

@@ -1,7 +1,7 @@
 //! A model at a service as a backend of weights: a version is a file with the service's paths of its weights.
 
 use super::TinkerLearner;
-use crate::live::weights::backend::{Made, NewVersion, Start, WeightsBackend};
+use crate::live::weights::backend::{Base, Made, NewVersion, Start, WeightsBackend};
 use crate::live::weights::section::WeightsPlan;
 use crate::live::weights::step::{Aged, Stepped, step};
 use crate::models::ModelSettings;
@@ -61,19 +61,16 @@ impl WeightsBackend for TinkerBackend {
         PART
     }
 
-    fn base(&self) -> Result<String, AppError> {
-        Ok(self.model.weights(None).1.to_string())
-    }
-
-    fn warning(&self) -> Option<String> {
-        let texts = self.model.texts(&self.models).ok()?;
-        (!is_plain(&texts.format.sampling)).then(|| {
+    fn base(&self) -> Result<Base, AppError> {
+        let texts = self.model.texts(&self.models)?;
+        let warning = (!is_plain(&texts.format.sampling)).then(|| {
             format!(
                 "the model {} draws with a temperature other than 1, or from a part of its tokens (generation_config.json): only requests that \
                  set both teach its weights at a Tinker service",
                 self.plan.model
             )
-        })
+        });
+        Ok(Base { digest: self.model.weights(None).1.to_string(), warning })
     }
 
     fn step(&self, start: &Start, mut sessions: Vec<Aged>) -> Result<Made, AppError> {
