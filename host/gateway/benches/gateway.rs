@@ -6,8 +6,8 @@
 //! A bare proxy on the same HTTP library shows what any gateway costs at least on this machine.
 //!
 //! `cargo bench -p clawhost-gateway --bench gateway -- [PART ...]` measures this crate's gateway; parts: `single`, `busy`, `rates`,
-//! `streams`, `translation`, `memory`. `--program PATH` measures `PATH serve` instead, and beside it
-//! `PATH serve --mode skills` with a playbook of 1,000 entries. `--litellm PATH` and `--portkey SCRIPT` add peers,
+//! `streams`, `translation`, `memory`, `training`. `--program PATH` measures `PATH serve` instead, and beside it
+//! `PATH serve --mode skills` with a playbook of 1,000 entries; `training` needs it. `--litellm PATH` and `--portkey SCRIPT` add peers,
 //! which capture nothing. Nothing here asserts a time.
 #![allow(
     clippy::unwrap_used,
@@ -32,6 +32,8 @@ mod own;
 mod parts;
 #[path = "gateway/process.rs"]
 mod process;
+#[path = "gateway/training.rs"]
+mod training;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();

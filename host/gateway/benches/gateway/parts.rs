@@ -6,9 +6,9 @@ use crate::process::{GATEWAY, OTHERS, Server, load};
 use std::time::Duration;
 
 /// What is measured.
-struct Setup {
+pub(crate) struct Setup {
     parts: Vec<String>,
-    program: Option<String>,
+    pub(crate) program: Option<String>,
     litellm: Option<String>,
     portkey: Option<String>,
     /// Requests of the memory part.
@@ -37,14 +37,14 @@ impl Setup {
 }
 
 /// A gateway that is measured.
-struct Measured {
-    name: &'static str,
-    server: Server,
-    headers: Vec<(String, String)>,
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    pub(crate) server: Server,
+    pub(crate) headers: Vec<(String, String)>,
     /// Whether it is this project's.
-    is_own: bool,
+    pub(crate) is_own: bool,
     /// Its data.
-    _folder: tempfile::TempDir,
+    pub(crate) _folder: tempfile::TempDir,
 }
 
 fn program() -> String {
@@ -159,15 +159,15 @@ impl Numbers {
     }
 }
 
-struct Bench {
-    setup: Setup,
-    mock: Server,
-    gateways: Vec<Measured>,
+pub(crate) struct Bench {
+    pub(crate) setup: Setup,
+    pub(crate) mock: Server,
+    pub(crate) gateways: Vec<Measured>,
     numbers: Numbers,
 }
 
 impl Bench {
-    fn plan(&mut self, gateway: Option<usize>, connections: usize, requests: u64) -> Plan {
+    pub(crate) fn plan(&mut self, gateway: Option<usize>, connections: usize, requests: u64) -> Plan {
         let (address, headers) = match gateway.and_then(|at| self.gateways.get(at)) {
             Some(gateway) => (gateway.server.address.clone(), gateway.headers.clone()),
             None => (self.mock.address.clone(), vec![]),
@@ -196,7 +196,7 @@ impl Bench {
     }
 
     /// Waits until a gateway does nothing: what it still has to do is part of what a request costs.
-    fn rest(&self, at: usize) {
+    pub(crate) fn rest(&self, at: usize) {
         if !self.gateways[at].is_own {
             // It records nothing, and some are never quite idle.
             std::thread::sleep(Duration::from_secs(1));
@@ -385,7 +385,7 @@ impl Bench {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -402,13 +402,14 @@ pub(crate) fn main(arguments: &[String]) {
     gateways.extend(setup.portkey.as_deref().and_then(|script| portkey(script, &mock.address)));
     let mut bench = Bench { setup, mock, gateways, numbers: Numbers(0) };
     bench.warm_up();
-    let parts: [(&str, fn(&mut Bench)); 6] = [
+    let parts: [(&str, fn(&mut Bench)); 7] = [
         ("single", Bench::single),
         ("busy", Bench::busy),
         ("rates", Bench::rates),
         ("streams", Bench::streams),
         ("translation", Bench::translation),
         ("memory", Bench::memory),
+        ("training", Bench::training),
     ];
     for (name, part) in parts {
         if bench.setup.wants(name) {
