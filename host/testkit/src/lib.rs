@@ -22,6 +22,7 @@ mod reflectors;
 mod rewards;
 mod stores;
 mod time;
+#[cfg(feature = "tinker")]
 mod tinker;
 mod weights;
 mod world;
@@ -35,6 +36,7 @@ pub use reflectors::{Proposer, Shown, lesson};
 pub use rewards::{Judge, Marks};
 pub use stores::{Memory, Shelf};
 pub use time::{Free, SetClock, Still};
+#[cfg(feature = "tinker")]
 pub use tinker::{Reply, Request, Stage, TINKER_BASE, TinkerStub};
 pub use weights::{Dial, Dialled};
 pub use world::{World, WorldPlan, plan, small};
