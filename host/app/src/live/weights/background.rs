@@ -2,20 +2,23 @@
 
 use crate::AppError;
 
-/// The lowest priority of a process or thread (`nice`).
-const LOWEST: i32 = 19;
-
-/// Gives this thread the lowest priority. Where the system does not know priorities of threads, it stays as it is.
+/// Lets this thread run only while nothing else wants the processor, so that requests are answered at once, also on the same processor. Where the
+/// system has no such class, the thread has the lowest priority; where it knows no priorities of threads, it stays as it is.
 fn lower() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, LOWEST) {
-        tracing::debug!("training has the usual priority: {error}");
-    }
+    let lowered = thread_priority::set_thread_priority_and_policy(
+        thread_priority::thread_native_id(),
+        thread_priority::ThreadPriority::Min,
+        thread_priority::ThreadSchedulePolicy::Normal(thread_priority::NormalThreadSchedulePolicy::Idle),
+    );
     #[cfg(not(target_os = "linux"))]
-    let _ = LOWEST;
+    let lowered = thread_priority::set_current_thread_priority(thread_priority::ThreadPriority::Min);
+    if let Err(error) = lowered {
+        tracing::debug!("training has the usual priority: {error:?}");
+    }
 }
 
-/// Does something on as many threads of the lowest priority.
+/// Does something on as many threads of the lowest priority, as [`lower`] says.
 ///
 /// # Errors
 /// There are no threads, or the work panicked.
@@ -39,10 +42,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_runs_at_the_lowest_priority_and_leaves_other_threads_alone() {
-        let own = || rustix::process::getpriority_process(None).unwrap();
-        let before = own();
-        assert_eq!(at_low_priority(2, own).await.unwrap(), LOWEST);
-        assert_eq!(own(), before);
+    async fn work_runs_while_nothing_else_wants_the_processor_and_other_threads_stay_as_they_are() {
+        use thread_priority::{NormalThreadSchedulePolicy, ThreadSchedulePolicy, thread_schedule_policy};
+        let policy = || thread_schedule_policy().unwrap();
+        let before = policy();
+        let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+        assert_eq!(at_low_priority(2, policy).await.unwrap(), idle);
+        assert_eq!(policy(), before);
+        assert_ne!(before, idle);
     }
 }
