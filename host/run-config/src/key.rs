@@ -187,7 +187,7 @@ keys! {
     Rewards, "rewards", RUN, texts, none, ANY, decides, Run, "R.wasm[?OPTION=VALUE][#weight=W]",
         "Rewards that judge the episodes; #weight=W and #source=S (user, outcome, execution, judge) override its weight and source; #for=PART judges the episodes of one environment of several";
     Policy, "policy", RUN, text, fixed("follower"), ANY, decides, Model, "SPEC",
-        "The policy: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder), script:FILE (a turn per line: text, or calls TOOL {...}) or router:NAME (chooses between models)";
+        "The policy: follower, random, openai:MODEL@URL, anthropic:MODEL@URL, local:DIR (a model in a folder), tinker:BASE=DIR@URL (a model at a Tinker-compatible service), script:FILE (a turn per line: text, or calls TOOL {...}) or router:NAME (chooses between models)";
     Model, "model", RUN, text, none, ANY, decides, Model, "DIR",
         "The folder of a local model as policy: short for the policy local:DIR";
     Tasks, "tasks", RUN, text, words("train, or the environment's first split"), PLAYS, decides, Run, "SPLIT",
