@@ -36,6 +36,9 @@ async fn memory_belongs_to_its_scope_and_what_replaced_it_gives_it_back() {
     };
     assert_eq!(shown(), [("m-1".to_owned(), Some("m-2".to_owned())), ("m-2".to_owned(), None)]);
     assert_eq!(reader.memories("user:/b").unwrap()[0].superseded_by, None, "another scope");
+    let has =
+        |scopes: &[&str]| reader.has_memories(&scopes.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+    assert!(has(&["user:/c", "user:/b"]) && has(&["user:/a"]) && !has(&["user:/c", "project:/a"]) && !has(&[]));
     assert_eq!(reader.memory_scopes().unwrap(), [("user:/a".to_owned(), 2), ("user:/b".to_owned(), 1)]);
     assert!(store.forget_memory("user:/a".into(), "m-2".into()).await.unwrap());
     assert!(!store.forget_memory("user:/a".into(), "m-2".into()).await.unwrap());

@@ -93,6 +93,18 @@ impl MemoryReader for Reader {
         })
     }
 
+    fn has_memories(&self, scopes: &[String]) -> Result<bool, StoreError> {
+        if scopes.is_empty() {
+            return Ok(false);
+        }
+        let places = vec!["?"; scopes.len()].join(", ");
+        self.query(|connection| {
+            connection
+                .prepare_cached(&format!("SELECT EXISTS (SELECT 1 FROM memories WHERE scope IN ({places}))"))?
+                .query_row(rusqlite::params_from_iter(scopes), |row| row.get(0))
+        })
+    }
+
     fn memories_behind(&self, number: u64, limit: usize) -> Result<Vec<(u64, MemoryRow)>, StoreError> {
         self.query(|connection| {
             connection

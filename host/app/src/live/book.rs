@@ -109,6 +109,12 @@ fn scope_at(party: MemoryParty<'_>, level: Option<&str>) -> Result<Scope, Memory
     scopes(party).into_iter().find(|scope| scope.level() == level).ok_or(MemoryError::Unnamed(level.name()))
 }
 
+/// Whether anything is remembered of the scopes of a session, used or not.
+pub(super) fn has_some(reader: &Reader, party: MemoryParty<'_>) -> Result<bool, AppError> {
+    let names: Vec<String> = scopes(party).iter().map(ToString::to_string).collect();
+    Ok(reader.has_memories(&names)?)
+}
+
 /// What is remembered of the scopes of a session and is used at a time.
 pub(super) fn of_session(reader: &Reader, party: MemoryParty<'_>, now: u64) -> Result<Vec<ScopeMemory>, AppError> {
     let mut found = Vec::new();

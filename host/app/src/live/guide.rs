@@ -1,8 +1,9 @@
 //! Chooses the guidance of live sessions.
 
 use super::bank::bank;
-use super::book::of_session;
+use super::book::{has_some, of_session};
 use super::learning::{Drawing, LearningSection, Plan, trials_of};
+use super::readers::Readers;
 use super::section::{LiveMode, SkillsSection};
 use super::text_vectors::{Asked, TEXT_BYTES, TextVectors, remembered_texts, texts};
 use crate::playbooks::{SkillStamp, chosen, document, pick, read_playbook, skill_stamp, worth};
@@ -18,8 +19,8 @@ use clawhost_learn::guidance::{GuidanceSources, ServedPlaybook};
 use clawhost_learn::memory::ScopeMemory;
 use clawhost_learn::playbook::{Meaning, Query};
 use clawhost_store::Reader;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Most bytes of a conversation that retrieval reads: the first and the last message of the user. A document that is pasted would match
 /// everything.
@@ -62,12 +63,10 @@ struct MadeFrom {
 
 /// The guidance of a gateway.
 pub(crate) struct LiveGuide {
-    folder: PathBuf,
     learning: Learning,
     serving: RwLock<Arc<Serving>>,
     vectors: TextVectors,
-    /// An idle reader of the data folder.
-    idle: Arc<Mutex<Option<Reader>>>,
+    readers: Readers,
 }
 
 /// How lessons are learned, and the secret of the draws.
@@ -143,11 +142,10 @@ impl LiveGuide {
         let (made_from, version) = looked(&reader, mode, section, &learning)?;
         let serving = made(&reader, mode, made_from, version, &learning)?;
         Ok(Self {
-            folder: folder.to_owned(),
             learning,
             serving: RwLock::new(Arc::new(serving)),
             vectors: TextVectors::default(),
-            idle: Arc::new(Mutex::new(Some(reader))),
+            readers: Readers::with(folder, reader),
         })
     }
 
@@ -189,7 +187,7 @@ impl LiveGuide {
             return Ok(None);
         }
         let section = &serving.made_from.section;
-        reading(&self.idle, &self.folder, |reader| playbook_name(reader, serving.mode, section))
+        self.readers.read(|reader| playbook_name(reader, serving.mode, section))
     }
 
     /// Takes the model of `skills.embeddings`. `None`: entries are found by words alone.
@@ -213,6 +211,22 @@ impl LiveGuide {
         }
     }
 
+    /// What is remembered of the scopes of a session.
+    async fn memory(&self, party: MemoryParty<'_>, at_ms: u64) -> Vec<ScopeMemory> {
+        let MemoryParty { owner, team, session } = party;
+        let (owner, team, session) = (owner.to_owned(), team.map(str::to_owned), session.clone());
+        let readers = self.readers.clone();
+        let read = move || {
+            let party = MemoryParty { owner: &owner, team: team.as_deref(), session: &session };
+            readers.read(|reader| of_session(reader, party, at_ms))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|error| Err(AppError::Host(error.to_string()))).unwrap_or_else(|error| {
+            tracing::error!("the memory of a session cannot be read: {error}");
+            Vec::new()
+        })
+    }
+
     fn serving(&self) -> Arc<Serving> {
         self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -227,7 +241,7 @@ impl LiveGuide {
         if mode == LiveMode::Observe && now.mode == mode {
             return Ok(false);
         }
-        let changed = reading(&self.idle, &self.folder, |reader| {
+        let changed = self.readers.read(|reader| {
             let (made_from, version) = looked(reader, mode, section, &self.learning)?;
             let is_same = now.mode == mode && now.made_from == made_from;
             if is_same { Ok(None) } else { made(reader, mode, made_from, version, &self.learning).map(Some) }
@@ -239,20 +253,6 @@ impl LiveGuide {
         }
         Ok(has_changed)
     }
-}
-
-/// Reads the data folder. One reader is kept open: opening one costs more than what is read.
-fn reading<T>(
-    idle: &Mutex<Option<Reader>>,
-    folder: &Path,
-    read: impl FnOnce(&Reader) -> Result<T, AppError>,
-) -> Result<T, AppError> {
-    let idle = || idle.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = idle().take();
-    let reader = kept.map_or_else(|| Reader::open(folder), Ok)?;
-    let found = read(&reader);
-    *idle() = Some(reader);
-    found
 }
 
 /// What guidance of a section is made from now, and the newest version.
@@ -388,17 +388,10 @@ impl Guide for LiveGuide {
     async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice {
         let serving = self.serving();
         let Guiding { session, owner, team, at_ms, .. } = *guiding;
-        let (owner, team, session) = (owner.to_owned(), team.map(str::to_owned), session.clone());
-        let (idle, folder) = (self.idle.clone(), self.folder.clone());
-        let read = move || {
-            let party = MemoryParty { owner: &owner, team: team.as_deref(), session: &session };
-            reading(&idle, &folder, |reader| of_session(reader, party, at_ms))
-        };
-        let read = tokio::task::spawn_blocking(read).await;
-        let memory = read.unwrap_or_else(|error| Err(AppError::Host(error.to_string()))).unwrap_or_else(|error| {
-            tracing::error!("the memory of a session cannot be read: {error}");
-            Vec::new()
-        });
+        let party = MemoryParty { owner, team, session };
+        // Most sessions have none. To look is quicker than to hand the work to another thread; what may be much is read there.
+        let has_none = self.readers.read(|reader| has_some(reader, party)).is_ok_and(|has_some| !has_some);
+        let memory = if has_none { Vec::new() } else { self.memory(party, at_ms).await };
         self.vectors.want(remembered_texts(&memory));
         let text = query(guiding.request, QUERY_BYTES);
         let short = query(guiding.request, TEXT_BYTES);

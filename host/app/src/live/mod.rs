@@ -2,13 +2,14 @@
 //!
 //! [`guide`] chooses it, [`text_vectors`] has the vectors by which it is found, [`book`] keeps the memory, [`bank`] has the general skills that ship,
 //! [`section`] is the configuration. [`scoring`] judges what ends, [`learning`] learns lessons from it, [`weights`] trains a local model with it, and [`shadow`]
-//! answers requests again with lessons on trial. [`opted_in`] has who has agreed to either.
+//! answers requests again with lessons on trial. [`opted_in`] has who has agreed to either, [`readers`] are kept open for requests.
 
 mod bank;
 mod book;
 mod guide;
 mod learning;
 mod opted_in;
+mod readers;
 mod scoring;
 mod section;
 mod shadow;
@@ -27,7 +28,7 @@ pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
 pub use shadow::ShadowSection;
 pub(crate) use shadow::{ShadowAnswers, ShadowPlan};
-pub(crate) use weights::{LearnedPlace, LiveWeights, Training, withdraw_weights};
+pub(crate) use weights::{LearnedPlace, LiveWeights, Training, remove_adapters, trace_of, withdraw_weights};
 pub use weights::{
     LiveWeightsVersions, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, live_weights, serve_live_weights,
     train_step,

@@ -40,6 +40,8 @@ pub trait MemoryReader {
     /// # Errors
     /// The store cannot be read; likewise below.
     fn memories(&self, scope: &str) -> Result<Vec<MemoryRow>, StoreError>;
+    /// Whether one of these scopes has an item. Quick enough for the way of a request.
+    fn has_memories(&self, scopes: &[String]) -> Result<bool, StoreError>;
     /// Items of all scopes that were written behind a number, which grows, the oldest first and at most `limit`.
     fn memories_behind(&self, number: u64, limit: usize) -> Result<Vec<(u64, MemoryRow)>, StoreError>;
     /// The number of the newest item; 0 without one.
