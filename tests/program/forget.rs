@@ -111,7 +111,7 @@ fn one_of_two_users_is_forgotten_and_the_other_is_as_before() {
         clawhost_store::ledger_key(&std::fs::read(bench.data.path().join("host.key")).unwrap().try_into().unwrap());
     let report = clawhost_store::Reader::open(bench.data.path()).unwrap().check_ledger(None, &key).unwrap();
     assert!(report.is_clean() && report.forgotten >= 1, "{report:?}");
-    bench.refused(&["forget", &scope, "--yes"], &["has nothing of", WHO]);
+    bench.refused(&["forget", &scope, "--yes"], &["has nothing of", WHO, "on record"]);
     bench.refused(&["forget"], &["--session"]);
     bench.refused(&["forget", "ada"], &["names nobody"]);
 
@@ -127,4 +127,53 @@ fn one_of_two_users_is_forgotten_and_the_other_is_as_before() {
     assert_eq!(bench.json(&["memory", "list", &scope])["memories"], json!([]));
     let would = bench.json(&["forget", &scope]);
     assert_eq!(would["forget"]["episodes"].as_array().unwrap().len(), 1, "{would}");
+}
+
+/// Copies the files of a folder.
+#[cfg(feature = "failpoints")]
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "failpoints")]
+fn a_forgetting_that_dies_after_any_commit_is_finished_by_the_next_one() {
+    let (bench, stub) = (empty(), echo());
+    let upstreams = [("m", "openai"), ("r", "anthropic")]
+        .map(|(alias, dialect)| format!("{alias}={dialect}:stub@{}", stub.base_url()));
+    let served =
+        Served::start_with(&bench, &["--upstream", &upstreams[0], "--upstream", &upstreams[1], "--mode", "skills"]);
+    talk(&served, WHO, MARKER);
+    talk(&served, "hopper", "timbuktu");
+    served.terminate();
+    let scope = format!("user:/{WHO}");
+    let before = kept(&bench, "hopper");
+    let mut died = 0;
+    for commit in 1_u32.. {
+        let copied = empty();
+        copy(bench.data.path(), copied.data.path());
+        let words = ["forget", &scope, "--yes"];
+        let output = copied.command(&words).env("CLAWHOST_ABORT_AFTER_COMMIT", commit.to_string()).output().unwrap();
+        if output.status.success() {
+            break;
+        }
+        died += 1;
+        assert_eq!(stdout(&output), "", "nothing is reported before the end");
+        assert_eq!(kept(&copied, "hopper"), before, "after commit {commit}");
+        let again = copied.run(&words);
+        assert!(again.status.success() || stderr(&again).contains("has nothing of"), "{commit}: {}", stderr(&again));
+        for word in [MARKER, WHO] {
+            assert_eq!(files_with(copied.data.path(), word), Vec::<String>::new(), "{word} after commit {commit}");
+        }
+        assert_eq!(kept(&copied, "hopper"), before, "after commit {commit} and the end");
+    }
+    assert!(died >= 2, "the records and the note of an interrupted forgetting are commits of their own: {died}");
 }

@@ -138,7 +138,8 @@ async fn a_forgetting_that_was_interrupted_is_finished_by_the_next_process() {
         // What is interrupted got no answer.
         let _ = put(&store, artefacts.to_vec()).await;
         let forgotten = store.forget(what()).await;
-        let finished = store.finish_forgetting().await;
+        let _ = store.clean_forgotten().await;
+        let finished = store.end_forgetting().await;
         assert!(forgotten.is_err() || finished.is_err(), "{commits}");
         drop(store);
         let store = opened(folder.path());
@@ -150,7 +151,8 @@ async fn a_forgetting_that_was_interrupted_is_finished_by_the_next_process() {
             (left, if commits == 4 { 1 } else { 2 })
         );
         store.forget(what()).await.unwrap();
-        store.finish_forgetting().await.unwrap();
+        store.clean_forgotten().await.unwrap();
+        store.end_forgetting().await.unwrap();
         assert_eq!(store.unfinished_forgetting().await.unwrap(), None);
         assert_eq!(names(folder.path()), ["run-a/ep-0000"], "{commits}");
         assert_eq!(blob_files(folder.path()), blob_names(&[&artefact(0)]), "{commits}");

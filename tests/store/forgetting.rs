@@ -5,8 +5,8 @@ use clawhost_core::{
     Digest, Episode, EpisodeId, EpisodeOrigin, EpisodeReader as _, EpisodeStore as _, ExchangeBatch, ExchangeOutcome,
     ExchangeRow, Feedback, FeedbackStore as _, Forgetting, ForgettingStore as _, Forgotten, Judged, LedgerKey,
     LedgerReader as _, LiveReader as _, LiveSession, LiveStore as _, MemoryReader as _, MemoryRow, MemoryStore as _,
-    OpenEpisode, Pooled, ResponseChange, ResponseRow, RoutedExchange, RunId, RunKind, RunRecord, SessionDraw,
-    SpoolPlace, StoredDraw, TrialsChange, TrialsReader as _, TrialsStore as _, WaitingFeedback,
+    OpenEpisode, Pooled, Removal, ResponseChange, ResponseRow, Retention as _, RoutedExchange, RunId, RunKind,
+    RunRecord, SessionDraw, SpoolPlace, StoredDraw, TrialsChange, TrialsReader as _, TrialsStore as _, WaitingFeedback,
 };
 use clawhost_store::{ARTEFACT_BLOB_BYTES, FILE, Reader, Store};
 use std::collections::BTreeSet;
@@ -127,10 +127,45 @@ fn count(folder: &Path, sql: &str) -> i64 {
     rusqlite::Connection::open(folder.join(FILE)).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
 }
 
-fn ledger(folder: &Path) -> (bool, u64) {
+/// The number of episodes that were forgotten, by a ledger without findings.
+fn ledger(folder: &Path) -> u64 {
     let report = Reader::open(folder).unwrap().check_ledger(None, &LedgerKey::default()).unwrap();
     assert!(report.is_clean(), "{report:?}");
-    (report.is_clean(), report.forgotten)
+    report.forgotten
+}
+
+/// What the ledger's check finds after something was changed by hand.
+fn found_after(folder: &Path, sql: &str) -> Vec<String> {
+    let connection = rusqlite::Connection::open(folder.join(FILE)).unwrap();
+    connection.execute_batch(&format!("BEGIN; {sql}; COMMIT")).unwrap();
+    let report = Reader::open(folder).unwrap().check_ledger(None, &LedgerKey::default()).unwrap();
+    report.findings.iter().map(ToString::to_string).collect()
+}
+
+/// Removes traces in files, and notes it.
+async fn finished(store: &Store) -> u64 {
+    let blobs = store.clean_forgotten().await.unwrap();
+    store.end_forgetting().await.unwrap();
+    blobs
+}
+
+/// Sessions of two people, until there are dictionaries. Returns their number: those of Ada are even.
+async fn with_dictionaries(store: &Store, folder: &Path) -> u64 {
+    let mut session = 0;
+    let uses = "SELECT (SELECT count(*) FROM episodes WHERE dictionary IS NOT NULL) > 100
+                AND (SELECT count(*) FROM verdicts WHERE dictionary IS NOT NULL) > 100";
+    while count(folder, uses) == 0 {
+        let batch =
+            (session..session + 64).map(|at| recorded_as(ended(if at % 2 == 0 { "lovelace" } else { "bob" }, at)));
+        put(store, batch.collect()).await.unwrap();
+        session += 64;
+    }
+    session
+}
+
+/// The number of dictionaries that have a text.
+fn dictionaries_with(folder: &Path, text: &str) -> i64 {
+    count(folder, &format!("SELECT count(*) FROM dictionaries WHERE instr(content, CAST('{text}' AS BLOB)) > 0"))
 }
 
 #[tokio::test]
@@ -180,13 +215,13 @@ async fn nothing_of_a_session_is_left_in_any_file_and_everything_of_others_is() 
     assert_eq!(gone, expected);
     let unfinished = store.unfinished_forgetting().await.unwrap().unwrap();
     assert_eq!(unfinished, [0, 2, 77].map(|session| format!("{RUN}/ep-{session:04}")));
-    assert_eq!(store.finish_forgetting().await.unwrap(), 1);
+    assert_eq!(finished(&store).await, 1);
     assert_eq!(store.unfinished_forgetting().await.unwrap(), None);
 
     for text in [MARKER.as_bytes(), b"lovelace", &digest] {
         assert_eq!(files_with(folder.path(), text), Vec::<String>::new(), "{}", String::from_utf8_lossy(text));
     }
-    assert_eq!(ledger(folder.path()), (true, 1));
+    assert_eq!(ledger(folder.path()), 1);
     let reader = Reader::open(folder.path()).unwrap();
     assert_eq!(reader.episode("run-live/ep-0000").unwrap(), None);
     let kept = reader.episode("run-live/ep-0001").unwrap().unwrap();
@@ -206,26 +241,16 @@ async fn nothing_of_a_session_is_left_in_any_file_and_everything_of_others_is() 
 async fn dictionaries_are_trained_anew_without_what_is_forgotten() {
     let folder = tempfile::tempdir().unwrap();
     let store = begun(folder.path()).await;
-    let mut session = 0;
-    let uses = "SELECT (SELECT count(*) FROM episodes WHERE dictionary IS NOT NULL) > 100
-                AND (SELECT count(*) FROM verdicts WHERE dictionary IS NOT NULL) > 100";
-    while count(folder.path(), uses) == 0 {
-        let batch =
-            (session..session + 64).map(|at| recorded_as(ended(if at % 2 == 0 { "lovelace" } else { "bob" }, at)));
-        put(&store, batch.collect()).await.unwrap();
-        session += 64;
-    }
-    let holds = |text: &str| {
-        count(
-            folder.path(),
-            &format!("SELECT count(*) FROM dictionaries WHERE instr(content, CAST('{text}' AS BLOB)) > 0"),
-        )
-    };
+    let session = with_dictionaries(&store, folder.path()).await;
+    let holds = |text: &str| dictionaries_with(folder.path(), text);
+    assert!(!files_with(folder.path(), b"swordfish").is_empty());
     assert_eq!((holds("swordfish"), holds("weather")), (2, 2), "one of episodes, and one of verdicts");
+    let would = store.rehearse_forgetting(sessions((0..session).step_by(2))).await.unwrap();
     let gone = store.forget(sessions((0..session).step_by(2))).await.unwrap();
+    assert_eq!(would, gone);
     assert_eq!((gone.episodes, gone.dictionaries), (session / 2, 2));
     assert!(gone.recompressed > 100, "{gone:?}");
-    store.finish_forgetting().await.unwrap();
+    finished(&store).await;
     assert_eq!((holds("swordfish"), holds("weather")), (0, 2));
     for text in [MARKER, "swordfish"] {
         assert_eq!(files_with(folder.path(), text.as_bytes()), Vec::<String>::new());
@@ -234,10 +259,50 @@ async fn dictionaries_are_trained_anew_without_what_is_forgotten() {
     for at in (1..session).step_by(2) {
         assert_eq!(reader.episode(&format!("{RUN}/ep-{at:04}")).unwrap().unwrap(), ended("bob", at));
     }
-    assert_eq!(ledger(folder.path()), (true, session / 2));
+    assert_eq!(ledger(folder.path()), session / 2);
     // What this process writes later uses what was trained anew.
     put(&store, vec![recorded_as(ended("bob", session + 1))]).await.unwrap();
     assert_eq!((holds("swordfish"), count(folder.path(), "SELECT count(*) FROM dictionaries")), (0, 2));
+}
+
+#[tokio::test]
+async fn dictionaries_lose_what_they_learned_from_sessions_that_were_removed_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = begun(folder.path()).await;
+    let session = with_dictionaries(&store, folder.path()).await;
+    let kept = (1..session).step_by(2).map(|at| format!("{RUN}/ep-{at:04}")).collect();
+    let removal = Removal { runs: [RunId(RUN.into())].into(), keep_episodes: kept, ..Removal::default() };
+    store.remove(removal).await.unwrap();
+    assert_eq!(dictionaries_with(folder.path(), "swordfish"), 2, "who is left uses them");
+    let all = Forgetting { retrains_all: true, ..Forgetting::default() };
+    let would = store.rehearse_forgetting(all.clone()).await.unwrap();
+    let gone = store.forget(all).await.unwrap();
+    assert_eq!((would, gone.dictionaries, gone.episodes), (gone, 2, 0));
+    finished(&store).await;
+    assert_eq!(dictionaries_with(folder.path(), "swordfish"), 0);
+    assert_eq!(files_with(folder.path(), b"swordfish"), Vec::<String>::new());
+    let reader = Reader::open(folder.path()).unwrap();
+    for at in (1..session).step_by(2) {
+        assert_eq!(reader.episode(&format!("{RUN}/ep-{at:04}")).unwrap().unwrap(), ended("bob", at));
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_comes_after_the_end_of_its_session_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = begun(folder.path()).await;
+    put(&store, vec![recorded_as(ended("lovelace", 0))]).await.unwrap();
+    let response = |of: &str, session: u64| {
+        let (owner, id, document) = ("key".into(), format!("answer-{of}-{session}"), "{}".to_owned());
+        ResponseChange::Stored(ResponseRow { owner, id, run: RunId(RUN.into()), at: 2, document })
+    };
+    let exchanges = vec![exchange("lovelace", 0), exchange("bob", 1)];
+    let responses = vec![response("lovelace", 0), response("bob", 1)];
+    let through = SpoolPlace { segment: 1, offset: 1 };
+    store.record_exchanges(ExchangeBatch { exchanges, responses, through }).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    assert_eq!(reader.response("key", "answer-lovelace-0").unwrap(), None);
+    assert!(reader.response("key", "answer-bob-1").unwrap().is_some());
 }
 
 #[tokio::test]
@@ -251,7 +316,7 @@ async fn a_dictionary_without_enough_documents_left_goes() {
     }
     put(&store, vec![recorded_as(ended("bob", session))]).await.unwrap();
     store.forget(sessions(0..session)).await.unwrap();
-    store.finish_forgetting().await.unwrap();
+    finished(&store).await;
     assert_eq!(count(folder.path(), "SELECT count(*) FROM dictionaries"), 0);
     let kept = Reader::open(folder.path()).unwrap().episode(&format!("{RUN}/ep-{session:04}")).unwrap();
     assert_eq!(kept.unwrap(), ended("bob", session));
@@ -312,14 +377,9 @@ async fn a_digest_that_was_erased_without_a_tombstone_is_named() {
     put(&store, vec![recorded_as(ended("bob", 0)), recorded_as(ended("lovelace", 1))]).await.unwrap();
     store.forget(sessions([1])).await.unwrap();
     drop(store);
-    assert_eq!(ledger(folder.path()), (true, 1));
+    assert_eq!(ledger(folder.path()), 1);
     let check = |sql: &str, expect: &str| {
-        let connection = rusqlite::Connection::open(folder.path().join(FILE)).unwrap();
-        connection.execute_batch("SAVEPOINT damage").unwrap();
-        connection.execute_batch(sql).unwrap();
-        connection.execute_batch("RELEASE damage").unwrap();
-        let report = Reader::open(folder.path()).unwrap().check_ledger(None, &LedgerKey::default()).unwrap();
-        let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+        let found = found_after(folder.path(), sql);
         assert!(found.iter().any(|text| text.contains(expect)), "{sql}: {found:?}");
     };
     // The entry of the episode that stays.
@@ -327,6 +387,23 @@ async fn a_digest_that_was_erased_without_a_tombstone_is_named() {
     // The code of the entry that was erased is part of the next one.
     check("UPDATE ledger SET code = zeroblob(16) WHERE sequence = 4", "entry 5 of the ledger was changed");
     check("DELETE FROM ledger WHERE sequence = 5", "entry 4 of the ledger was changed");
+}
+
+#[tokio::test]
+async fn an_entry_cannot_be_passed_off_as_one_of_a_forgotten_episode() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = begun(folder.path()).await;
+    put(&store, vec![recorded_as(ended("bob", 0)), recorded_as(ended("lovelace", 1))]).await.unwrap();
+    store.forget(sessions([1])).await.unwrap();
+    drop(store);
+    assert_eq!(ledger(folder.path()), 1);
+    let found = found_after(
+        folder.path(),
+        "PRAGMA defer_foreign_keys = ON; DELETE FROM verdicts; DELETE FROM episodes;
+         UPDATE ledger SET digest = x'', subject = (SELECT subject FROM ledger WHERE sequence = 4) WHERE sequence = 3",
+    );
+    let named = |entry: &str| found.iter().any(|text| text.contains(entry));
+    assert!(named("entry 3 of the ledger was changed") && named("entry 4 of the ledger was changed"), "{found:?}");
 }
 
 #[tokio::test]

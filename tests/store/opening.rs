@@ -101,7 +101,7 @@ async fn a_schema_before_the_first_release_is_refused_and_unchanged() {
         }
         assert!(std::fs::read(&path).unwrap() == before, "version {version}");
     }
-    assert_eq!(SCHEMA, 15);
+    assert_eq!(SCHEMA, 16);
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ pub use compare::{
 pub use configuration::{ConfiguredKey, configured_keys, default_of_key, set_configured_key, unset_configured_key};
 pub use data::{
     Amount, CitedLesson, DataReport, ForgetError, ForgetReport, ForgetRequest, ForgetScope, HeldRun, Kept, KeptBecause,
-    PruneReport, PruneRequest, PruneRule, PrunedRun, forget, holdings, prune,
+    PruneReport, PruneRequest, PruneRule, PrunedRun, finish_forgetting, forget, holdings, prune,
 };
 pub use drivers::drivers;
 pub use endpoints::ConfirmedEndpoints;

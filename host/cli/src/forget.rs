@@ -122,9 +122,14 @@ fn text(out: &mut impl Write, report: &ForgetReport) -> std::io::Result<()> {
         let what = counted(anonymous, "draw");
         writeln!(out, "{}{what} of trials, as numbers that name nobody", row("kept"))?;
     }
-    for WithdrawnWeights { model, scope, versions, serves } in &report.weights {
+    for WithdrawnWeights { model, scope, versions, is_removed, serves } in &report.weights {
         let named = scope.as_ref().map_or_else(|| model.clone(), |scope| format!("{model}, {scope}"));
         let versions: Vec<String> = versions.iter().map(u64::to_string).collect();
+        if *is_removed {
+            let count = counted(versions.len() as u64, "version");
+            writeln!(out, "{}adapter of {} with {count}; the model itself answers", row(verb), escaped(&named, 600))?;
+            continue;
+        }
         let answers = if *serves == 0 { "the configured model".to_owned() } else { format!("version {serves}") };
         writeln!(
             out,

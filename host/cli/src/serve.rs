@@ -6,11 +6,13 @@ use crate::exit::{Exit, UsageError};
 use crate::terminal::Progress;
 use clap::Args;
 use clawhost_app::{
-    GATEWAY_LISTEN, LiveMode, MOST_RETRIES, NoLiveMode, ServeRequest, TlsSection, plugin_spec, return_freed_memory,
-    serve,
+    GATEWAY_LISTEN, LiveMode, MOST_RETRIES, NoLiveMode, ServeRequest, SystemClock, TlsSection, finish_forgetting,
+    plugin_spec, return_freed_memory, serve,
 };
+use clawhost_core::counted;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const HELP: &str = "An agent reaches the gateway by its base_url and is recorded without being changed:
   clawhost serve --upstream openai:gpt-5@https://api.openai.com/v1
@@ -150,6 +152,10 @@ impl HangUps {
 
 pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Result<Exit> {
     return_freed_memory();
+    if let Some(episodes) = finish_forgetting(&context.folder()?, Arc::new(SystemClock::default())).await? {
+        let what = counted(episodes, "episode");
+        tracing::warn!("a forgetting of {what} had been interrupted; it is finished now");
+    }
     let workspace = context.workspace(&arguments.machine)?;
     let request = ServeRequest {
         listen: arguments.listen.clone(),

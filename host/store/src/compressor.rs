@@ -132,16 +132,18 @@ impl Compressor {
                     subject.doing = SubjectState::Training;
                     subject.sample_bytes = 0;
                     let samples = std::mem::take(&mut subject.samples);
+                    // Read while nobody can restart it: these samples are of before.
+                    let restarts = self.restarts.load(Ordering::Relaxed);
                     drop(subjects);
-                    self.train(key, samples);
+                    self.train(key, samples, restarts);
                 }
             }
         }
     }
 
     /// Trains in the background. If no thread can be started, there is no dictionary.
-    fn train(&self, key: (Kind, String), samples: Vec<String>) {
-        let (compressor, restarts) = (self.clone(), self.restarts.load(Ordering::Relaxed));
+    fn train(&self, key: (Kind, String), samples: Vec<String>, restarts: u64) {
+        let compressor = self.clone();
         let work = move || {
             let made = Dictionary::train(key.0, &key.1, &samples);
             compressor.adopt(&key, made, &samples, restarts);

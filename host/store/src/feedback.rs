@@ -25,7 +25,7 @@ pub(crate) const TABLES: &str = "
     );
     -- An endpoint may use an id again; the newest answer has the largest number.
     CREATE INDEX answers_by_id ON answers (id, owner, number);
-    CREATE INDEX answers_by_run ON answers (run);
+    CREATE INDEX answers_by_episode ON answers (run, episode);
     -- Live sessions by their names; the newest has the largest number.
     CREATE TABLE sessions (
         number INTEGER PRIMARY KEY,
@@ -36,7 +36,7 @@ pub(crate) const TABLES: &str = "
         episode TEXT NOT NULL
     );
     CREATE INDEX sessions_by_name ON sessions (name, owner, number);
-    CREATE INDEX sessions_by_run ON sessions (run);
+    CREATE INDEX sessions_by_episode ON sessions (run, episode);
     -- Feedback about open episodes. A number is never reused, so that none is taken for another.
     CREATE TABLE feedback (
         number INTEGER PRIMARY KEY AUTOINCREMENT,

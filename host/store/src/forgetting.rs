@@ -8,14 +8,15 @@ use crate::blobs::Blobs;
 use crate::error::Fault;
 use crate::integers::{signed, unsigned};
 use crate::keys::EpisodeKey;
-use crate::ledger::{EntryKind, Ledger};
-use crate::retraining::{Subjects, retrain};
+use crate::ledger::{EntryKind, Ledger, of_erased};
+use crate::reader::Reader;
+use crate::retraining::{Subjects, counted, retrain};
 use crate::writer::{Store, Writer, off_executor};
 use crate::{dictionaries, episode_rows, memory, retention, schema};
 use async_trait::async_trait;
-use clawhost_core::{Digest, EpisodeId, Forgetting, ForgettingStore, Forgotten, LedgerKey, RunId, StoreError};
+use clawhost_core::{EpisodeId, Forgetting, ForgettingStore, Forgotten, LedgerKey, RunId, StoreError};
 use rusqlite::{Connection, OptionalExtension as _, Params, Transaction, TransactionBehavior, params};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -26,15 +27,20 @@ pub(crate) const TABLES: &str = "
         run TEXT PRIMARY KEY NOT NULL,
         next INTEGER NOT NULL
     ) WITHOUT ROWID;
-    -- Episodes whose records were forgotten while their traces in files remain, as a JSON array; at most one row.
+    -- Episodes whose records were forgotten while their traces in files remain, and further names of these traces, as a JSON array; at most one row.
     CREATE TABLE forgetting (
         number INTEGER PRIMARY KEY CHECK (number = 1),
         episodes TEXT NOT NULL
     );
 ";
 
-/// The digest of a tombstone.
-const NOTHING: Digest = Digest::from_bytes([0; 32]);
+/// Whether something is done, or only counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// The transaction is rolled back. What takes long is only counted: other processes wait for it.
+    Rehearsal,
+    Forgetting,
+}
 
 /// The first position of a run behind those that were ever used, as far as records say.
 pub(crate) const NEXT_POSITION: &str = "
@@ -54,7 +60,8 @@ impl ForgettingStore for Store {
                 // Nothing is committed, so any key will do.
                 let key = LedgerKey::default();
                 let blobs = Blobs::new(path.parent().unwrap_or(Path::new("")));
-                let forgotten = forget(&transaction, &what, &blobs, &mut Ledger::new(&transaction, &key))?;
+                let mut ledger = Ledger::new(&transaction, &key);
+                let forgotten = forget(&transaction, &what, (&blobs, Doing::Rehearsal), &mut ledger)?;
                 transaction.rollback()?;
                 Ok(forgotten)
             };
@@ -70,7 +77,9 @@ impl ForgettingStore for Store {
         let what = Forgetting { trials, ..what };
         self.with_writer(move |writer| {
             let blobs = writer.blobs.clone();
-            let forgotten = writer.transact(|transaction, ledger| forget(transaction, &what, &blobs, ledger))?;
+            let doing = Doing::Forgetting;
+            let forgotten =
+                writer.transact(|transaction, ledger| forget(transaction, &what, (&blobs, doing), ledger))?;
             ControlFlow::Continue(forgotten.and_then(|forgotten| {
                 // The compressor has samples and dictionaries of what was forgotten.
                 writer.compressor.restart(newest(writer)?);
@@ -81,20 +90,33 @@ impl ForgettingStore for Store {
     }
 
     async fn unfinished_forgetting(&self) -> Result<Option<Vec<String>>, StoreError> {
-        self.read(|reader| Ok(reader.query(unfinished)?.map(|episodes| episodes.into_iter().collect()))).await
+        self.read(Reader::unfinished_forgetting).await
     }
 
-    async fn finish_forgetting(&self) -> Result<u64, StoreError> {
+    async fn clean_forgotten(&self) -> Result<u64, StoreError> {
         self.with_writer(|writer| {
             let path = writer.path.clone();
-            let blobs = match clean(writer).map_err(|fault| fault.explain(&path)) {
-                Ok(blobs) => blobs,
-                Err(error) => return ControlFlow::Continue(Err(error)),
-            };
-            let noted = writer.transact(|transaction, _| Ok(transaction.execute("DELETE FROM forgetting", [])?))?;
-            ControlFlow::Continue(noted.map(|_| blobs))
+            ControlFlow::Continue(clean(writer).map_err(|fault| fault.explain(&path)))
         })
         .await
+    }
+
+    async fn end_forgetting(&self) -> Result<(), StoreError> {
+        self.with_writer(|writer| {
+            let noted = writer.transact(|transaction, _| Ok(transaction.execute("DELETE FROM forgetting", [])?))?;
+            ControlFlow::Continue(noted.map(drop))
+        })
+        .await
+    }
+}
+
+impl Reader {
+    /// The names of what was forgotten while its traces in files remain. `None`: nothing.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn unfinished_forgetting(&self) -> Result<Option<Vec<String>>, StoreError> {
+        Ok(self.query(unfinished)?.map(|names| names.into_iter().collect()))
     }
 }
 
@@ -130,10 +152,10 @@ fn delete(transaction: &Transaction<'_>, sql: &str, values: impl Params) -> rusq
 fn forget(
     transaction: &Transaction<'_>,
     what: &Forgetting,
-    blobs: &Blobs,
+    (blobs, doing): (&Blobs, Doing),
     ledger: &mut Ledger<'_>,
 ) -> Result<Forgotten, Fault> {
-    let Forgetting { episodes, memories, submitters, draws, trials } = what;
+    let Forgetting { episodes, memories, submitters, draws, trials, traces, retrains_all } = what;
     let mut gone = Forgotten::default();
     for (number, document) in draws {
         let anonymous = "UPDATE drawn SET run = '', episode = 'forgotten-' || number, at = 0, document = ?
@@ -147,8 +169,8 @@ fn forget(
             .prepare_cached("INSERT OR REPLACE INTO taken_positions (run, next) VALUES (?, ?)")?
             .execute(params![run.0, next])?;
     }
-    let mut subjects = Subjects::default();
-    let mut ended = BTreeSet::new();
+    let mut subjects = if *retrains_all { Subjects::of_live(transaction)? } else { Subjects::default() };
+    let mut ended = BTreeMap::new();
     for (run, id) in episodes {
         // Responses are known by the ids of their answers.
         live_records(transaction, (run, id), &mut gone)?;
@@ -156,11 +178,14 @@ fn forget(
             subjects.add(transaction, number)?;
             gone.verdicts += recorded(transaction, number)?;
             gone.episodes += 1;
-            ended.insert((ledger.begun(run)?, id.0.clone()));
-            ledger.add(EntryKind::Forgotten, run, Some(&id.0), &NOTHING)?;
+            ended.insert((ledger.begun(run)?, id.0.clone()), run);
         }
     }
-    erase_digests(transaction, &ended)?;
+    let erased = erase_digests(transaction, &ended)?;
+    for (key, run) in &ended {
+        let erased = erased.get(key).map(Vec::as_slice).unwrap_or_default();
+        ledger.add(EntryKind::Forgotten, run, Some(&key.1), &of_erased(erased))?;
+    }
     for (scope, id) in memories {
         gone.memories += u64::from(memory::forget(transaction, scope, id)?);
     }
@@ -170,14 +195,17 @@ fn forget(
     for (playbook, state) in trials {
         delete(transaction, "UPDATE trials SET state = ? WHERE playbook = ?", [state, playbook])?;
     }
-    let retrained = retrain(transaction, &subjects)?;
+    let retrained = match doing {
+        Doing::Rehearsal => counted(transaction, &subjects)?,
+        Doing::Forgetting => retrain(transaction, &subjects)?,
+    };
     (gone.dictionaries, gone.recompressed) = (retrained.dictionaries, retrained.documents);
     for sql in episode_rows::REMOVE_UNUSED {
         transaction.execute(sql, [])?;
     }
     let referred = retention::referred_to(transaction)?;
     gone.blobs = blobs.files()?.blobs.iter().filter(|(digest, _)| !referred.contains(digest)).count() as u64;
-    note(transaction, episodes)?;
+    note(transaction, (episodes, traces))?;
     Ok(gone)
 }
 
@@ -190,8 +218,8 @@ fn live_records(
     let key = [&run.0, &id.0];
     gone.responses += delete(
         transaction,
-        "DELETE FROM responses WHERE run = ?1 AND EXISTS (SELECT 1 FROM answers a
-         WHERE a.id = responses.id AND a.owner = responses.owner AND a.run = ?1 AND a.episode = ?2)",
+        "DELETE FROM responses WHERE number IN (SELECT r.number FROM answers a
+         JOIN responses r ON r.owner = a.owner AND r.id = a.id AND r.run = a.run WHERE a.run = ? AND a.episode = ?)",
         key,
     )?;
     let of = |sql: &str| delete(transaction, sql, key);
@@ -219,32 +247,46 @@ fn recorded(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<u64>
     Ok(unsigned(verdicts))
 }
 
-/// Erases the digests of episodes and their later verdicts in the ledger. Their codes stay, so that the chain holds.
-fn erase_digests(transaction: &Transaction<'_>, ended: &BTreeSet<(i64, String)>) -> rusqlite::Result<()> {
+/// Erases the digests of episodes and their later verdicts in the ledger. Their codes stay, so that the chain holds. Returns the numbers and kinds of the
+/// entries of each episode, in their order.
+fn erase_digests(
+    transaction: &Transaction<'_>,
+    ended: &BTreeMap<(i64, String), &RunId>,
+) -> rusqlite::Result<BTreeMap<(i64, String), Vec<(i64, i64)>>> {
+    let mut erased: BTreeMap<(i64, String), Vec<(i64, i64)>> = BTreeMap::new();
     if ended.is_empty() {
-        return Ok(());
+        return Ok(erased);
     }
-    let mut sequences: Vec<i64> = Vec::new();
     {
         let kinds = [EntryKind::Episode, EntryKind::Replaced, EntryKind::Verdict].map(|kind| kind as i64);
-        let mut entries = transaction.prepare("SELECT sequence, run, subject FROM ledger WHERE kind IN (?, ?, ?)")?;
+        let sql = "SELECT sequence, run, subject, kind FROM ledger WHERE kind IN (?, ?, ?) ORDER BY sequence";
+        let mut entries = transaction.prepare(sql)?;
         let mut rows = entries.query(kinds)?;
         while let Some(row) = rows.next()? {
             // An entry of another type is damage, which checking shows.
             let (Ok(run), Ok(subject)) = (row.get::<_, i64>(1), row.get::<_, EpisodeKey>(2)) else { continue };
-            if ended.contains(&(run, subject.0)) {
-                sequences.push(row.get(0)?);
+            let key = (run, subject.0);
+            if ended.contains_key(&key) {
+                erased.entry(key).or_default().push((row.get(0)?, row.get(3)?));
             }
         }
     }
     let mut erase = transaction.prepare_cached("UPDATE ledger SET digest = x'' WHERE sequence = ?")?;
-    sequences.into_iter().try_for_each(|sequence| erase.execute([sequence]).map(drop))
+    for (sequence, _) in erased.values().flatten() {
+        erase.execute([sequence])?;
+    }
+    drop(erase);
+    Ok(erased)
 }
 
-/// Notes that the traces of these episodes in files remain, beside those of earlier ones.
-fn note(transaction: &Transaction<'_>, episodes: &BTreeSet<(RunId, EpisodeId)>) -> Result<(), Fault> {
+/// Notes that the traces of these episodes in files remain, with further names of these traces, beside those of earlier ones.
+fn note(
+    transaction: &Transaction<'_>,
+    (episodes, traces): (&BTreeSet<(RunId, EpisodeId)>, &BTreeSet<String>),
+) -> Result<(), Fault> {
     let mut all = unfinished(transaction)?.unwrap_or_default();
     all.extend(episodes.iter().map(|(run, id)| format!("{run}/{id}")));
+    all.extend(traces.iter().cloned());
     let text = serde_json::json!(all).to_string();
     transaction
         .prepare_cached("INSERT OR REPLACE INTO forgetting (number, episodes) VALUES (1, ?)")?

@@ -69,7 +69,7 @@ pub(crate) enum EntryKind {
     PrunedReports = 12,
     /// The run was removed on request.
     Removed = 13,
-    /// An episode was forgotten on request. The digests of its entries were erased.
+    /// An episode was forgotten on request. The digests of its entries were erased; its own digest is that of their places.
     Forgotten = 14,
 }
 
@@ -114,6 +114,14 @@ fn authenticated(key: &[u8; 32], text: &[u8]) -> [u8; 32] {
 /// The digest of the entry that names a key.
 pub(crate) fn key_check(key: &LedgerKey) -> Digest {
     Digest::from_bytes(authenticated(&key.0, KEY_CHECK))
+}
+
+/// The digest of the entry that says that an episode was forgotten: of the numbers and kinds of the entries whose digests were erased with it, so that no other
+/// entry can be passed off as one of them.
+pub(crate) fn of_erased(entries: &[(i64, i64)]) -> Digest {
+    let text: Vec<u8> =
+        entries.iter().flat_map(|(number, kind)| [number.to_be_bytes(), kind.to_be_bytes()]).flatten().collect();
+    Digest::of(&text)
 }
 
 /// The content of an entry.

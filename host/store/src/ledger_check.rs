@@ -89,7 +89,7 @@ struct Chain<'a> {
     standing: BTreeMap<RunId, u64>,
     held: BTreeMap<RunId, Held>,
     /// Entries without a digest, by the entry of their run and their episode. A later entry has to say that the episode was forgotten.
-    erased: BTreeMap<(Option<i64>, String), Vec<u64>>,
+    erased: BTreeMap<(Option<i64>, String), Vec<(i64, i64)>>,
     /// Episodes that were forgotten.
     forgotten: u64,
     findings: Vec<LedgerFinding>,
@@ -141,7 +141,7 @@ impl<'a> Chain<'a> {
         } else if content.digest.is_empty() && kind.is_some_and(may_be_erased) {
             // Without the digest its code cannot be computed. It is part of the next code, so it cannot be changed either.
             let erased = (content.run, content.subject.clone().unwrap_or_default());
-            self.erased.entry(erased).or_default().push(entry);
+            self.erased.entry(erased).or_default().push((content.sequence, content.kind));
         } else if entry == 0 || kind.is_none() || content.code(self.key, &self.code) != code {
             self.findings.push(LedgerFinding::EntryForged { entry });
         }
@@ -165,7 +165,10 @@ impl<'a> Chain<'a> {
         }
         if kind == EntryKind::Forgotten {
             self.forgotten += 1;
-            self.erased.remove(&(run, subject.clone()));
+            let erased = self.erased.remove(&(run, subject.clone())).unwrap_or_default();
+            if ledger::of_erased(&erased).as_bytes() != digest.as_slice() {
+                self.findings.extend(forged(&erased));
+            }
         }
         let Some(run) = run.and_then(|begun| self.runs.get(&begun)) else { return };
         if kind == EntryKind::Removed {
@@ -175,6 +178,11 @@ impl<'a> Chain<'a> {
             held.take(kind, subject, (entry, digest));
         }
     }
+}
+
+/// What erased entries are that nothing says were forgotten.
+fn forged(erased: &[(i64, i64)]) -> impl Iterator<Item = LedgerFinding> {
+    erased.iter().map(|(number, _)| LedgerFinding::EntryForged { entry: u64::try_from(*number).unwrap_or(0) })
 }
 
 /// The columns of an entry. `None`: one has a value of the wrong type.
@@ -215,7 +223,7 @@ fn check(reader: &Reader, run: Option<&RunId>, key: &LedgerKey) -> Result<Ledger
         Ok(chain)
     })?;
     let Chain { last, code, entries, foreign, held, standing, erased, forgotten, mut findings, .. } = chain;
-    findings.extend(erased.into_values().flatten().map(|entry| LedgerFinding::EntryForged { entry }));
+    findings.extend(erased.values().flat_map(|erased| forged(erased)));
     let hex = code.iter().map(|byte| format!("{byte:02x}")).collect();
     let unchecked = foreign.map(|(first, last)| {
         format!("the ledger cannot be checked: entries {first} to {last} were written with another host.key than the present one")

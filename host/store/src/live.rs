@@ -11,6 +11,7 @@ use clawhost_core::{
     OpenEpisode, ResponseChange, ResponseRow, RunId, SpoolPlace, StoreError,
 };
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use std::collections::BTreeSet;
 
 #[async_trait]
 impl LiveStore for Store {
@@ -62,6 +63,8 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
     let mut insert = transaction.prepare_cached(
         "INSERT OR IGNORE INTO exchanges (run, episode, position, at, outcome, document) VALUES (?, ?, ?, ?, ?, ?)",
     )?;
+    // Answers that came too late for their session.
+    let mut late = BTreeSet::new();
     for row in rows {
         let ExchangeRow { episode, position, at, outcome, document, pooled, routed, drawn, .. } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
@@ -73,6 +76,7 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
             transaction
                 .prepare_cached("DELETE FROM open_episodes WHERE run = ? AND id = ?")?
                 .execute([&run.0, &id.0])?;
+            late.extend(row.answer_id.as_ref().map(|answer| (&row.owner, answer)));
             continue;
         }
         if opened > 0 && row.is_main {
@@ -95,6 +99,8 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
     }
     for change in responses {
         match change {
+            // Nothing else of it is recorded, so nobody could say whose it is.
+            ResponseChange::Stored(row) if late.contains(&(&row.owner, &row.id)) => 0,
             ResponseChange::Stored(ResponseRow { owner, id, run, at, document }) => transaction
                 .prepare_cached(
                     "INSERT OR IGNORE INTO responses (owner, id, run, at, document) VALUES (?, ?, ?, ?, ?)",

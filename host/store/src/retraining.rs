@@ -41,6 +41,19 @@ struct Named {
 }
 
 impl Subjects {
+    /// All kinds and subjects that live episodes and verdicts about them may have, in the present or before.
+    pub(crate) fn of_live(transaction: &Transaction<'_>) -> rusqlite::Result<Self> {
+        let sql =
+            "SELECT DISTINCT d.kind = ?1, d.subject FROM dictionaries d WHERE d.kind = ?1 OR (d.kind = ?2 AND EXISTS
+                   (SELECT 1 FROM settings s WHERE s.environment = d.subject AND s.live = 1))";
+        let subject = |row: &Row<'_>| {
+            let kind = if row.get(0)? { Kind::Verdict } else { Kind::Episode };
+            Ok((kind, row.get(1)?))
+        };
+        let kinds = [Kind::Verdict.name(), Kind::Episode.name()];
+        Ok(Self(transaction.prepare(sql)?.query_map(kinds, subject)?.collect::<Result<_, _>>()?))
+    }
+
     /// Adds those of an episode and of its verdicts.
     pub(crate) fn add(&mut self, transaction: &Transaction<'_>, episode: i64) -> rusqlite::Result<()> {
         let subject: Option<String> = transaction
@@ -199,6 +212,19 @@ pub(crate) fn retrain(transaction: &Transaction<'_>, subjects: &Subjects) -> Res
         let one = Retraining { transaction, kind: *kind, subject, loaded: Loaded::default() }.run()?;
         all.dictionaries += one.dictionaries;
         all.documents += one.documents;
+    }
+    Ok(all)
+}
+
+/// How much there would be to train anew: it takes no time.
+pub(crate) fn counted(transaction: &Transaction<'_>, subjects: &Subjects) -> rusqlite::Result<Retrained> {
+    let mut all = Retrained::default();
+    for (kind, subject) in &subjects.0 {
+        let one = Retraining { transaction, kind: *kind, subject, loaded: Loaded::default() };
+        for dictionary in one.dictionaries()? {
+            all.dictionaries += 1;
+            all.documents += one.users(dictionary)?.len() as u64;
+        }
     }
     Ok(all)
 }

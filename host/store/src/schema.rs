@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The oldest schema that this program reads. Older ones were never released.
-const OLDEST: u32 = 15;
+const OLDEST: u32 = 16;
 
 /// `MIGRATIONS[n]` migrates from version `OLDEST + n` to the next one.
 const MIGRATIONS: &[&str] = &[];

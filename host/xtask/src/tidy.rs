@@ -491,7 +491,7 @@ const OPENED_ELSEWHERE: [(&str, &str); 10] = [
     // Of its tests.
     ("store/src/leases.rs", "File::open(&path)"),
     // Weights that this program wrote, and their folders, to bring them to the disk. Nothing is read.
-    ("app/src/live/weights/versions.rs", "File::open(&path)?.sync_all()"),
+    ("app/src/live/weights/versions.rs", "File::open(path)?.sync_all()"),
     ("app/src/live/weights/versions.rs", "File::open(folder)?.sync_all()"),
     // A picture that this program wrote, to draw it again.
     ("app/src/plot.rs", ".read(true)"),

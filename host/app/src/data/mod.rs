@@ -7,7 +7,7 @@ mod policy;
 mod prune;
 
 pub(crate) use expire::Expiry;
-pub use forget::{CitedLesson, ForgetError, ForgetReport, ForgetRequest, ForgetScope, forget};
+pub use forget::{CitedLesson, ForgetError, ForgetReport, ForgetRequest, ForgetScope, finish_forgetting, forget};
 pub use policy::PruneRule;
 pub use prune::{Kept, KeptBecause, PruneReport, PruneRequest, PrunedRun, prune};
 

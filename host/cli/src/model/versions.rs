@@ -40,7 +40,8 @@ pub(super) fn log(context: &Context, wanted: Option<&str>) -> anyhow::Result<Exi
         let mut table = crate::episodes::table(&["version", "from", "digest", "sessions", "when", "", "what happened"]);
         for version in versions {
             let state = match (version.is_kept, version.is_withdrawn) {
-                (true, _) if version.number == *serves => "serves",
+                (true, true) if version.number == *serves => "serves, confirmed",
+                (true, false) if version.number == *serves => "serves",
                 (true, true) => "withdrawn",
                 (true, false) => "",
                 (false, _) => "no version",

@@ -19,6 +19,10 @@ pub struct Forgetting {
     pub draws: BTreeMap<u64, String>,
     /// The state of trials that stays, by playbook, as JSON text.
     pub trials: BTreeMap<String, String>,
+    /// Further names under which files know what is forgotten. They are noted beside the episodes.
+    pub traces: BTreeSet<String>,
+    /// Whether all dictionaries of live episodes are trained anew. What is no longer recorded may have taught them.
+    pub retrains_all: bool,
 }
 
 /// What a forgetting removes, by kind.
@@ -65,20 +69,24 @@ pub trait ForgettingStore: Send + Sync {
     /// The store cannot be read, or another process writes to it.
     async fn rehearse_forgetting(&self, what: Forgetting) -> Result<Forgotten, StoreError>;
     /// Removes records in one transaction, and notes in it that their traces in files remain to be removed. The caller holds the exclusive
-    /// lease of the folder, until [`ForgettingStore::finish_forgetting`] has returned.
+    /// lease of the folder, until [`ForgettingStore::end_forgetting`] has returned.
     ///
     /// # Errors
     /// The store cannot be written. Nothing was removed then.
     async fn forget(&self, what: Forgetting) -> Result<Forgotten, StoreError>;
-    /// The episodes of forgettings that were not finished, as `RUN/EPISODE`. `None`: all were finished.
+    /// The episodes of forgettings that were not finished, as `RUN/EPISODE`, with their further traces. `None`: all were finished.
     ///
     /// # Errors
     /// The store cannot be read.
     async fn unfinished_forgetting(&self) -> Result<Option<Vec<String>>, StoreError>;
-    /// Deletes blobs that no record refers to, writes the database anew without what was removed, and notes that the forgetting is finished.
-    /// Returns the number of deleted blobs.
+    /// Deletes blobs that no record refers to, and writes the database anew without what was removed. Returns the number of deleted blobs.
     ///
     /// # Errors
-    /// The folder cannot be written, or another process reads the database. The forgetting is not finished then.
-    async fn finish_forgetting(&self) -> Result<u64, StoreError>;
+    /// The folder cannot be written, or another process reads the database.
+    async fn clean_forgotten(&self) -> Result<u64, StoreError>;
+    /// Notes that no traces are left.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    async fn end_forgetting(&self) -> Result<(), StoreError>;
 }

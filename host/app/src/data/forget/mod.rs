@@ -2,7 +2,7 @@
 //!
 //! [`request`] says whose, [`select`] finds the sessions, [`lessons`] what was learned from them, [`draws`] what trials keep, [`traces`] what files beside the database have. The
 //! records go in one transaction of the store, which notes the episodes; then the files go, and the note last. A process that is killed in between
-//! leaves the note, and the next forgetting does the rest.
+//! leaves the note, and the next forgetting does the rest, or the next gateway before it serves.
 
 mod draws;
 mod lessons;
@@ -15,16 +15,18 @@ mod traces;
 pub use lessons::CitedLesson;
 pub use request::{ForgetError, ForgetRequest, ForgetScope};
 
-use crate::live::{WithdrawnWeights, withdraw_weights};
+use crate::live::{WithdrawnWeights, remove_adapters, trace_of, withdraw_weights};
 use crate::serve::{capture_store, settle_live, spool_of};
 use crate::workspace::{hold_folder, ledger_key_of};
 use crate::{AppError, Workspace, WorkspaceSettings};
 use clawhost_core::{
-    Clock, ForgettingStore as _, Forgotten, LeaseMode, LeaseSubject, Leases as _, Retention as _, StoreError,
+    Clock, Forgetting, ForgettingStore as _, Forgotten, LeaseMode, LeaseSubject, Leases as _, Retention as _,
+    StoreError,
 };
 use clawhost_gateway::{clear_spool, settle};
 use clawhost_learn::live::trials::ForgottenLessons;
-use clawhost_store::{FileLeases, Store, StoreOptions};
+use clawhost_learn::memory::{Scope, ScopeLevel};
+use clawhost_store::{FILE, FileLeases, Reader, Store, StoreOptions};
 use select::Selection;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -81,36 +83,81 @@ pub async fn forget(folder: &Path, request: &ForgetRequest, clock: Arc<dyn Clock
     }
     refuse_gateway(folder)?;
     let _held = hold_folder(folder, LeaseMode::Exclusive)?;
+    let store = settled(folder, clock).await?;
+    let (selection, mut report) = planned(folder, request, &store).await?;
+    let is_known = is_known(&selection, &report, &store).await?;
+    if !is_known && report.interrupted.is_none() && !request.is_whole() {
+        return Err(request.not_found(folder).into());
+    }
+    report.removed = store.forget(selection.forgetting).await?;
+    finish(folder, &store, &mut report).await?;
+    if !is_known && report.interrupted.is_none() && report.weights.is_empty() {
+        return Err(request.only_cleaned(folder).into());
+    }
+    Ok(report)
+}
+
+/// Finishes a forgetting that was interrupted, before a gateway serves what is left of it. Returns the number of its episodes. `None`: none was interrupted.
+///
+/// # Errors
+/// A gateway or another process uses the folder, or it cannot be read or written.
+pub async fn finish_forgetting(folder: &Path, clock: Arc<dyn Clock>) -> Result<Option<u64>, AppError> {
+    if !folder.join(FILE).exists() || Reader::open(folder)?.unfinished_forgetting()?.is_none() {
+        return Ok(None);
+    }
+    refuse_gateway(folder)?;
+    let _held = hold_folder(folder, LeaseMode::Exclusive)?;
+    let store = settled(folder, clock).await?;
+    let names = store.unfinished_forgetting().await?.unwrap_or_default();
+    remove_traces(folder, &store, &names.iter().cloned().collect()).await?;
+    Ok(Some(episodes_of(names).len() as u64))
+}
+
+/// The store of a folder that nobody else uses, with what a killed gateway left.
+async fn settled(folder: &Path, clock: Arc<dyn Clock>) -> Result<Arc<Store>, AppError> {
     let options = StoreOptions { ledger_key: ledger_key_of(folder)?, ..StoreOptions::default() };
     let store = Arc::new(Store::open(folder, options)?);
     settle(capture_store(&store, folder), &spool_of(folder), clock, false).await?;
-    let (selection, mut report) = planned(folder, request, &store).await?;
-    if selection.is_empty() && report.interrupted.is_none() {
-        return Err(request.not_found(folder).into());
+    Ok(store)
+}
+
+/// Those of the noted names that are episodes.
+fn episodes_of(names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| name.contains('/')).collect()
+}
+
+/// Whether something of what is forgotten is there, beside what weights learned from it.
+async fn is_known(selection: &Selection, report: &ForgetReport, store: &Store) -> Result<bool, AppError> {
+    if !selection.is_empty() || !report.weights.is_empty() {
+        return Ok(true);
     }
-    if !selection.is_empty() {
-        report.removed = store.forget(selection.forgetting).await?;
+    let submitters = selection.forgetting.submitters.clone();
+    if submitters.is_empty() {
+        return Ok(false);
     }
-    finish(folder, &store, &mut report).await?;
-    Ok(report)
+    Ok(store.rehearse_forgetting(Forgetting { submitters, ..Forgetting::default() }).await?.trajectories > 0)
 }
 
 async fn rehearse(folder: &Path, request: &ForgetRequest, store: &Store) -> Result<ForgetReport, AppError> {
     let (selection, mut report) = planned(folder, request, store).await?;
-    if selection.is_empty() && report.interrupted.is_none() {
+    let mut names: BTreeSet<String> = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
+    names.extend(selection.episodes());
+    names.extend(selection.forgetting.traces.iter().cloned());
+    report.weights = remove_adapters(folder, |scope| is_named(&names, scope), true)?;
+    let stays = |weights: &WithdrawnWeights| weights.scope.as_ref().is_none_or(|scope| !is_named(&names, scope));
+    report.weights.extend(withdraw_weights(folder, &names, true)?.into_iter().filter(stays));
+    if report.interrupted.is_none() && !is_known(&selection, &report, store).await? {
         return Err(request.not_found(folder).into());
     }
     report.removed = store.rehearse_forgetting(selection.forgetting).await?;
-    let episodes: BTreeSet<String> = report.episodes.iter().cloned().collect();
-    report.weights = withdraw_weights(folder, &episodes, true)?;
-    report.logged_decisions = traces::decisions(folder, &episodes)?;
+    report.logged_decisions = traces::decisions(folder, &names)?;
     report.logs = traces::logs(folder);
     Ok(report)
 }
 
 /// What would be forgotten, and the report before anything is.
 async fn planned(folder: &Path, request: &ForgetRequest, store: &Store) -> Result<(Selection, ForgetReport), AppError> {
-    let interrupted = store.unfinished_forgetting().await?;
+    let interrupted = store.unfinished_forgetting().await?.map(episodes_of);
     let holdings = store.holdings().await?;
     let reader = Workspace::read(folder)?;
     let selection = Selection::of(&*reader, request)?;
@@ -134,15 +181,41 @@ async fn planned(folder: &Path, request: &ForgetRequest, store: &Store) -> Resul
     Ok((selection, report))
 }
 
-/// Removes the traces of what was forgotten in files: of this forgetting, and of those that were interrupted.
-async fn finish(folder: &Path, store: &Store, report: &mut ForgetReport) -> Result<(), AppError> {
-    // Everything that was forgotten and may have traces.
-    let episodes: BTreeSet<String> = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
-    report.weights = withdraw_weights(folder, &episodes, false)?;
-    report.logged_decisions = traces::remove_decisions(folder, &episodes)?;
-    report.logs = traces::remove_logs(folder)?;
+/// What was removed from files.
+struct Traces {
+    weights: Vec<WithdrawnWeights>,
+    logged_decisions: u64,
+    logs: u64,
+    blobs: u64,
+}
+
+/// Whether the adapter of a scope is of what has these names: it learned from nobody else.
+fn is_named(names: &BTreeSet<String>, adapter: &Scope) -> bool {
+    let key = || trace_of(&format!("key:{}", adapter.owner()));
+    names.contains(&trace_of(&adapter.to_string())) || (adapter.level() != ScopeLevel::Team && names.contains(&key()))
+}
+
+/// Removes what files have of noted episodes and scopes, everywhere it can, and then the note.
+async fn remove_traces(folder: &Path, store: &Store, names: &BTreeSet<String>) -> Result<Traces, AppError> {
     clear_spool(&spool_of(folder))?;
-    report.removed.blobs = store.finish_forgetting().await?;
+    // One place that cannot be changed keeps no other from being cleaned. The note stays then, so that it is tried again.
+    let blobs = store.clean_forgotten().await;
+    let adapters = remove_adapters(folder, |scope| is_named(names, scope), false);
+    let weights = withdraw_weights(folder, names, false);
+    let logged_decisions = traces::remove_decisions(folder, names);
+    let logs = traces::remove_logs(folder);
+    let weights = weights?.into_iter().chain(adapters?).collect();
+    let traces = Traces { weights, logged_decisions: logged_decisions?, logs: logs?, blobs: blobs? };
+    store.end_forgetting().await?;
+    Ok(traces)
+}
+
+/// Removes the traces in files: of this forgetting, and of those that were interrupted.
+async fn finish(folder: &Path, store: &Store, report: &mut ForgetReport) -> Result<(), AppError> {
+    let names = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
+    let Traces { weights, logged_decisions, logs, blobs } = remove_traces(folder, store, &names).await?;
+    (report.weights, report.logged_decisions, report.logs) = (weights, logged_decisions, logs);
+    report.removed.blobs = blobs;
     let holdings = store.holdings().await?;
     report.bytes_after = Some(holdings.database_bytes + holdings.blobs.1);
     Ok(())

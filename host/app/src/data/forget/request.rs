@@ -1,7 +1,9 @@
 //! Whose words are forgotten.
 
+use crate::live::trace_of;
 use clawhost_core::escaped;
 use clawhost_learn::memory::Scope;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -45,6 +47,14 @@ pub enum ForgetError {
     /// Nothing of it is there.
     #[error("{folder} has nothing of {what}")]
     NotFound {
+        /// The folder.
+        folder: String,
+        /// What was asked for.
+        what: String,
+    },
+    /// Nothing of it is recorded, and what had expired or was removed before is cleaned from dictionaries and free pages.
+    #[error("{folder} has nothing of {what} on record; what was removed earlier is gone from its files now, too")]
+    OnlyCleaned {
         /// The folder.
         folder: String,
         /// What was asked for.
@@ -108,11 +118,20 @@ impl ForgetRequest {
         self.session.is_none() && self.episode.is_none()
     }
 
+    /// The names under which files know the scope, if all of it is meant.
+    pub(super) fn traces(&self) -> BTreeSet<String> {
+        self.scope.iter().filter(|_| self.is_whole()).map(|scope| trace_of(&scope.to_string())).collect()
+    }
+
     pub(super) fn check(&self) -> Result<(), ForgetError> {
         if self.scope.is_none() && self.is_whole() { Err(ForgetError::NothingNamed) } else { Ok(()) }
     }
 
     pub(super) fn not_found(&self, folder: &Path) -> ForgetError {
         ForgetError::NotFound { folder: folder.display().to_string(), what: self.to_string() }
+    }
+
+    pub(super) fn only_cleaned(&self, folder: &Path) -> ForgetError {
+        ForgetError::OnlyCleaned { folder: folder.display().to_string(), what: self.to_string() }
     }
 }

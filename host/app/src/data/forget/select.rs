@@ -245,6 +245,8 @@ impl Selection {
             episodes: chosen,
             submitters,
             trials,
+            traces: request.traces(),
+            retrains_all: request.is_whole(),
         };
         Ok(Self { forgetting, lessons, unreadable: unreadable.iter().map(shown).collect() })
     }
@@ -254,10 +256,10 @@ impl Selection {
         self.forgetting.episodes.iter().map(shown).collect()
     }
 
-    /// Whether there is nothing to forget.
+    /// Whether nothing of it is found. A key whose clients submitted trajectories has these at most.
     pub(super) fn is_empty(&self) -> bool {
-        let Forgetting { episodes, memories, submitters, trials, .. } = &self.forgetting;
-        episodes.is_empty() && memories.is_empty() && submitters.is_empty() && trials.is_empty()
+        let Forgetting { episodes, memories, trials, .. } = &self.forgetting;
+        episodes.is_empty() && memories.is_empty() && trials.is_empty()
     }
 }
 

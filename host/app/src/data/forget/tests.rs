@@ -167,6 +167,10 @@ fn what_names_nobody_is_refused() {
 fn files_with(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        // A link leads to a file that is looked at in its place.
+        if entry.file_type().unwrap().is_symlink() {
+            continue;
+        }
         if entry.path().is_dir() {
             found.extend(files_with(&entry.path(), text));
         } else if std::fs::read(entry.path()).unwrap().windows(text.len()).any(|part| part == text.as_bytes()) {
@@ -206,7 +210,9 @@ async fn all_of_a_user_goes_from_records_memory_and_files() {
     assert_eq!(left, ["ep-g", "ep-e", "ep-f"]);
     assert_eq!((reader.open_episodes(None).unwrap().len(), reader.memories("user:shop/bob").unwrap().len()), (0, 1));
     let again = forgotten(folder.path(), &scope).await.unwrap_err().to_string();
-    assert!(again.ends_with("has nothing of user:shop/ada"), "{again}");
+    assert!(again.contains("has nothing of user:shop/ada on record"), "{again}");
+    let would = forgotten(folder.path(), &ForgetRequest { is_rehearsal: true, ..scope }).await.unwrap_err().to_string();
+    assert!(would.ends_with("has nothing of user:shop/ada"), "{would}");
 }
 
 #[tokio::test]
@@ -369,11 +375,9 @@ async fn lessons_of_forgotten_sessions_go_and_served_ones_are_named() {
     assert!(pruned.kept.iter().all(|kept| kept.run != id("run-shop")), "{:?}", pruned.kept);
 }
 
-#[tokio::test]
-async fn weights_that_learned_from_what_was_forgotten_answer_no_longer() {
-    let folder = tempfile::tempdir().unwrap();
-    drop(talked(folder.path()).await);
-    let place = folder.path().join("live-weights/m");
+/// Weights with one version that learned from a session of a scope.
+fn write_weights(folder: &Path, name: &str, scope: Option<&str>, session: &str, taught_by: &str) {
+    let place = folder.join("live-weights").join(name);
     let version = |number: u64| {
         serde_json::json!({
             "number": number, "from": 0, "digest": format!("d{number}"), "at": 1, "sessions": 1, "metrics": [], "note": "",
@@ -381,16 +385,88 @@ async fn weights_that_learned_from_what_was_forgotten_answer_no_longer() {
         })
     };
     let learned = serde_json::json!({
-        "format": 2, "model": "m", "base": folder.path().join("base"), "part": "tiny", "learns": "all weights", "scope": null,
+        "format": 3, "model": "m", "base": folder.join("base"), "part": "tiny", "learns": "all weights", "scope": scope,
         "through": 1, "serves": 1, "versions": [version(0), version(1)],
     });
-    let step = serde_json::json!({ "format": 2, "sessions": ["run-shop/ep-b"] });
+    let step = serde_json::json!({ "format": 3, "sessions": [session], "traces": [trace_of(taught_by)] });
     for (name, document) in [("learned.json", learned), ("steps/1.json", step)] {
         let path = place.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, document.to_string()).unwrap();
     }
     std::fs::create_dir_all(place.join("versions/1/tiny")).unwrap();
+}
+
+#[tokio::test]
+async fn what_weights_learned_from_sessions_that_have_expired_is_forgotten_with_their_user() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(talked(folder.path()).await);
+    // No record says any more whose session that was.
+    write_weights(folder.path(), "m", None, "run-old/ep-z", "user:shop/eve");
+    write_weights(folder.path(), "m/own/eve", Some("user:shop/eve"), "run-old/ep-z", "user:shop/eve");
+    write_weights(folder.path(), "m/own/bob", Some("user:shop/bob"), "run-old/ep-y", "user:shop/bob");
+    let scope = request(Some("user:shop/eve"), None, None);
+    let would = forgotten(folder.path(), &ForgetRequest { is_rehearsal: true, ..scope.clone() }).await.unwrap();
+    assert_eq!(files_with(folder.path(), "shop/eve").len(), 1);
+    let report = forgotten(folder.path(), &scope).await.unwrap();
+    let shown = |report: &ForgetReport| {
+        let mut all: Vec<_> = report.weights.iter().map(|one| (one.scope.is_some(), one.is_removed)).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(
+        (shown(&would), shown(&report)),
+        (vec![(false, false), (true, true)], vec![(false, false), (true, true)])
+    );
+    assert_eq!(files_with(folder.path(), "shop/eve"), Vec::<String>::new());
+    assert!(folder.path().join("live-weights/m/own/bob/learned.json").exists());
+}
+
+#[tokio::test]
+async fn a_name_that_nothing_has_is_an_error_after_what_was_removed_before_is_cleaned() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = talked(folder.path()).await;
+    remembered(&workspace, "user:shop/ada", &format!("My word is {MARKER}."), None).await;
+    drop(workspace);
+    std::fs::write(folder.path().join("gateway.log"), "a line\n").unwrap();
+    for scope in ["key:shpo", "user:shop/adda"] {
+        let scope = request(Some(scope), None, None);
+        let refused = forgotten(folder.path(), &scope).await.unwrap_err().to_string();
+        assert!(refused.contains("on record; what was removed earlier is gone from its files now"), "{refused}");
+    }
+    assert!(!files_with(folder.path(), MARKER).is_empty());
+}
+
+#[tokio::test]
+async fn a_place_that_cannot_be_read_keeps_nothing_else_from_being_cleaned() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = talked(folder.path()).await;
+    remembered(&workspace, "user:shop/ada", &format!("My word is {MARKER}."), None).await;
+    drop(workspace);
+    let scope = request(Some("user:shop/ada"), Some("morning"), None);
+    write_weights(folder.path(), "m", None, "run-old/ep-z", "user:shop/eve");
+    let damaged = folder.path().join("live-weights/m/learned.json");
+    let good = std::fs::read(&damaged).unwrap();
+    std::fs::write(&damaged, "{").unwrap();
+    let refused = forgotten(folder.path(), &scope).await.unwrap_err().to_string();
+    assert!(refused.contains("live-weights/m/learned.json"), "{refused}");
+    let whole = request(Some("user:shop/ada"), None, None);
+    let refused = forgotten(folder.path(), &whole).await.unwrap_err().to_string();
+    assert!(refused.contains("live-weights/m/learned.json"), "{refused}");
+    assert_eq!(files_with(folder.path(), MARKER), Vec::<String>::new());
+    std::fs::write(&damaged, good).unwrap();
+    // A gateway that starts does the rest.
+    let finished = finish_forgetting(folder.path(), Arc::new(crate::SystemClock::default())).await.unwrap();
+    assert_eq!(finished, Some(4), "all sessions of the user");
+    assert_eq!(finish_forgetting(folder.path(), Arc::new(crate::SystemClock::default())).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn weights_that_learned_from_what_was_forgotten_answer_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(talked(folder.path()).await);
+    let place = folder.path().join("live-weights/m");
+    write_weights(folder.path(), "m", None, "run-shop/ep-b", "agent:shop/x");
     let serves = || {
         let file = std::fs::read(place.join("learned.json")).unwrap();
         serde_json::from_slice::<serde_json::Value>(&file).unwrap()["serves"].as_u64()

@@ -266,6 +266,7 @@ impl Training {
         let last = taken.last().map_or(learned.through, |last| last.number);
         let sessions = self.sessions(taken)?;
         let names: Vec<String> = sessions.iter().map(|session| session.name.clone()).collect();
+        let traces = sessions.iter().flat_map(|session| session.traces.clone()).collect();
         let start = place.start(&learned);
         let made = self.backend.step(&start, age(&learned, sessions))?;
         let number = learned.newest() + 1;
@@ -288,10 +289,11 @@ impl Training {
             metrics: metrics.clone(),
             note: note.clone(),
             is_kept: made.version.is_some(),
-            is_withdrawn: false,
+            // An operator serves what learned from something that was forgotten: so did what is learned from it.
+            is_withdrawn: learned.is_withdrawn(start.number),
         };
         learned.through = last;
-        place.list(number, &names)?;
+        place.list(number, &names, &traces)?;
         match &made.version {
             Some(new) => place.publish(&mut learned, &**new, version)?,
             None => place.note(&mut learned, version)?,

@@ -1,11 +1,13 @@
 //! What weights learn from a live session.
 
 use super::section::WeightsPlan;
+use super::traces::traces_of;
 use crate::AppError;
 use crate::live::learning::correction;
 use clawhost_core::{Episode, RewardRecord, StoreReader, effective_reward, standing, verdicts_at};
 use clawhost_learn::memory::{Memory, MemoryKind, MemorySource, Scope, ScopeLevel};
 use clawhost_learn::policy::Generated;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A session that ended, with what the model wrote in it.
@@ -15,6 +17,8 @@ pub(crate) struct LiveSession {
     pub(crate) name: String,
     /// Whose adapter learns from it. `None`: weights that answer everybody.
     pub(crate) scope: Option<Scope>,
+    /// The names of its scopes.
+    pub(crate) traces: BTreeSet<String>,
     /// The class of its task: sessions of one agent are compared with each other.
     pub(crate) class: String,
     /// The reward by its deadline. `None`: there is none.
@@ -87,6 +91,7 @@ fn material(
         Some(level) => Some(scope_of(level, owner, session).ok_or(Unused::NoScope)?),
         None => None,
     };
+    let traces = traces_of(owner, session);
     if !episode.ending.is_complete() {
         return Err(Unused::Incomplete);
     }
@@ -114,7 +119,7 @@ fn material(
         return Err(Unused::NoFeedback);
     }
     let (name, episode) = (name.to_owned(), Arc::new(episode));
-    Ok(LiveSession { name, scope, class, reward, hints, generated, weights, episode })
+    Ok(LiveSession { name, scope, traces, class, reward, hints, generated, weights, episode })
 }
 
 /// The scope of a session at a level, as the gateway finds its adapter.

@@ -25,6 +25,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod tinker;
+mod traces;
 mod versions;
 mod windows;
 
@@ -33,7 +34,8 @@ pub(crate) use learner::{LiveWeights, Training};
 pub use learner::{TrainStep, train_step};
 pub(crate) use page::TrainingPage;
 pub use section::WeightsSection;
-pub(crate) use serving::withdraw_weights;
 pub use serving::{LiveWeightsVersions, WithdrawnWeights, live_weights, serve_live_weights};
+pub(crate) use serving::{remove_adapters, withdraw_weights};
+pub(crate) use traces::trace_of;
 pub(crate) use versions::LearnedPlace;
 pub use versions::WeightsVersion;

@@ -32,6 +32,8 @@ pub struct WithdrawnWeights {
     pub scope: Option<Scope>,
     /// The versions that no longer answer.
     pub versions: Vec<u64>,
+    /// Whether they are removed: the adapter of a scope goes with the scope.
+    pub is_removed: bool,
     /// The version that answers now; 0 is the configured model.
     pub serves: u64,
 }
@@ -83,37 +85,81 @@ pub(super) fn serve(
     place.serve(&mut learned, number, confirms)
 }
 
-/// Withdraws the weights in a data folder that learned from some episodes, `RUN/EPISODE`: what they learned answers nobody until it is learned anew without
-/// them, or an operator serves it all the same. Doing it again finds nothing more to do. `is_rehearsal`: nothing is changed.
+/// Withdraws the weights in a data folder that learned from some sessions, by their names `RUN/EPISODE` or those of their scopes: what they learned answers nobody
+/// until it is learned anew without them, or an operator serves it all the same. Doing it again changes nothing more. `is_rehearsal`: nothing is changed.
 ///
 /// # Errors
-/// What was learned cannot be read or written, or another process trains these weights.
+/// What was learned somewhere cannot be read or written, or another process trains these weights. All others are withdrawn.
 pub(crate) fn withdraw_weights(
     data: &Path,
-    episodes: &BTreeSet<String>,
+    names: &BTreeSet<String>,
     is_rehearsal: bool,
 ) -> Result<Vec<WithdrawnWeights>, AppError> {
-    let mut all = Vec::new();
+    let (mut all, mut problem) = (Vec::new(), None);
     for place in LearnedPlace::all(data) {
-        let Some(known) = place.known()? else { continue };
-        let lease = if is_rehearsal { None } else { Some(lease(data, &known.model)?.ok_or_else(busy)?) };
-        // It may have learned until now.
-        let Some(mut learned) = place.known()? else { continue };
-        let versions = place.withdrawn(&mut learned, episodes);
-        if lease.is_some() {
-            place.keep(&learned)?;
-        }
-        if !versions.is_empty() {
-            let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
-            all.push(WithdrawnWeights { model, scope, versions, serves });
+        match withdrawn(data, &place, names, is_rehearsal) {
+            Ok(withdrawn) => all.extend(withdrawn),
+            Err(error) => problem = problem.or(Some(error)),
         }
     }
-    Ok(all)
+    problem.map_or(Ok(all), Err)
+}
+
+fn withdrawn(
+    data: &Path,
+    place: &LearnedPlace,
+    names: &BTreeSet<String>,
+    is_rehearsal: bool,
+) -> Result<Option<WithdrawnWeights>, AppError> {
+    let Some(known) = place.known()? else { return Ok(None) };
+    let lease = if is_rehearsal { None } else { Some(lease(data, &known.model)?.ok_or_else(busy)?) };
+    // It may have learned until now.
+    let Some(mut learned) = place.known()? else { return Ok(None) };
+    let before = learned.clone();
+    let versions = place.withdrawn(&mut learned, names);
+    if lease.is_some() && learned != before {
+        place.keep(&learned)?;
+    }
+    let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
+    Ok((!versions.is_empty()).then_some(WithdrawnWeights { model, scope, versions, is_removed: false, serves }))
+}
+
+/// Removes the adapters of scopes in a data folder. `is_rehearsal`: nothing is removed.
+///
+/// # Errors
+/// What was learned somewhere cannot be read or removed, or another process trains these weights. All others are removed.
+pub(crate) fn remove_adapters(
+    data: &Path,
+    is_meant: impl Fn(&Scope) -> bool,
+    is_rehearsal: bool,
+) -> Result<Vec<WithdrawnWeights>, AppError> {
+    let (mut all, mut problem) = (Vec::new(), None);
+    for place in LearnedPlace::all(data) {
+        let mut remove = || -> Result<(), AppError> {
+            let Some(learned) = place.known()? else { return Ok(()) };
+            let Some(scope) = learned.scope.clone().filter(|scope| is_meant(scope)) else { return Ok(()) };
+            if !is_rehearsal {
+                let _lease = lease(data, &learned.model)?.ok_or_else(busy)?;
+                place.remove()?;
+            }
+            let versions = learned.versions.iter().filter(|version| version.number > 0 && version.is_kept);
+            let versions = versions.map(|version| version.number).collect();
+            let (model, scope) = (learned.model.clone(), Some(scope));
+            all.push(WithdrawnWeights { model, scope, versions, is_removed: true, serves: 0 });
+            Ok(())
+        };
+        // A place that cannot be read belongs to nobody that is known.
+        if let Err(error) = remove() {
+            problem = problem.or(Some(error));
+        }
+    }
+    problem.map_or(Ok(all), Err)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::backend::NewVersion;
+    use super::super::traces::trace_of;
     use super::super::versions::{Beginning, Learned};
     use super::*;
     use crate::WorkspaceSettings;
@@ -131,23 +177,31 @@ mod tests {
         }
     }
 
-    fn begun(place: &LearnedPlace, scope: Option<&Scope>) -> Learned {
-        let beginning = Beginning {
+    fn beginning(scope: Option<&Scope>) -> Beginning {
+        Beginning {
             model: "m".to_owned(),
             part: "part".to_owned(),
             base: "/base".to_owned(),
             digest: "base".to_owned(),
             learns: "all weights".to_owned(),
             scope: scope.cloned(),
-        };
-        place.learned(&beginning, 0).unwrap()
+        }
+    }
+
+    fn begun(place: &LearnedPlace, scope: Option<&Scope>) -> Learned {
+        place.learned(&beginning(scope), 0).unwrap()
+    }
+
+    /// The names of the scopes of sessions: each is of a user of its own.
+    fn traces(sessions: &[String]) -> BTreeSet<String> {
+        sessions.iter().map(|session| trace_of(&format!("user:shop/{session}"))).collect()
     }
 
     /// A step over sessions, from the version that serves.
     fn step(place: &LearnedPlace, learned: &mut Learned, text: &'static str, sessions: &[&str]) {
         let number = learned.newest() + 1;
         let sessions: Vec<String> = sessions.iter().map(|session| (*session).to_owned()).collect();
-        place.list(number, &sessions).unwrap();
+        place.list(number, &sessions, &traces(&sessions)).unwrap();
         let version = WeightsVersion {
             number,
             from: learned.serves,
@@ -157,7 +211,7 @@ mod tests {
             metrics: Vec::new(),
             note: String::new(),
             is_kept: true,
-            is_withdrawn: false,
+            is_withdrawn: learned.is_withdrawn(learned.serves),
         };
         place.publish(learned, &Text(text), version).unwrap();
     }
@@ -217,22 +271,127 @@ mod tests {
             model: "m".to_owned(),
             scope: scope.cloned(),
             versions: versions.to_vec(),
+            is_removed: false,
             serves,
         };
         assert_eq!(withdrawn, [of(None, &[2, 3], 1), of(Some(&scope), &[1], 0)], "with what was learned from them");
         assert_eq!((served(&place).as_deref(), served(&own)), (Some("one"), None));
-        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), [], "nothing is left to do");
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), withdrawn, "nothing changes");
 
         let refused = serve_live_weights(&workspace, ("m", None), 3, false).unwrap_err();
         assert!(refused.to_string().contains("forgotten since"), "{refused}");
         // Learned anew, without them.
         let mut learned = place.known().unwrap().unwrap();
         step(&place, &mut learned, "four", &["r/4"]);
-        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), []);
+        withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap();
         assert_eq!(served(&place).as_deref(), Some("four"));
         serve_live_weights(&workspace, ("m", None), 3, true).unwrap();
         serve_live_weights(&workspace, ("m", Some(&scope)), 1, true).unwrap();
         assert_eq!((served(&place).as_deref(), served(&own).as_deref()), (Some("three"), Some("of ada")));
+    }
+
+    #[test]
+    fn a_confirmed_version_stays_withdrawn_and_so_is_what_is_learned_from_it() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        for (text, session) in [("one", "r/1"), ("two", "r/2")] {
+            step(&place, &mut learned, text, &[session]);
+        }
+        withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap();
+        serve(data.path(), ("m", None), 2, true).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("two"));
+        let mut learned = place.known().unwrap().unwrap();
+        step(&place, &mut learned, "three", &["r/3"]);
+        serve(data.path(), ("m", None), 1, false).unwrap();
+        for number in [2, 3] {
+            let refused = serve(data.path(), ("m", None), number, false).unwrap_err().to_string();
+            assert!(refused.contains("forgotten since"), "{number}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_serves_after_a_withdrawal_is_what_the_served_version_was_learned_from() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        for (text, session) in [("one", "r/1"), ("bad", "r/2")] {
+            step(&place, &mut learned, text, &[session]);
+        }
+        serve(data.path(), ("m", None), 1, false).unwrap();
+        let mut learned = place.known().unwrap().unwrap();
+        step(&place, &mut learned, "three", &["r/3"]);
+        withdraw_weights(data.path(), &episodes(&["r/3"]), false).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("one"), "and not the one that an operator rolled back from");
+    }
+
+    #[test]
+    fn weights_know_scopes_whose_sessions_are_no_longer_recorded() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        step(&place, &mut learned, "one", &["r/1"]);
+        step(&place, &mut learned, "two", &["r/2"]);
+        let names = |scope: &str| [trace_of(scope)].into();
+        assert_eq!(withdraw_weights(data.path(), &names("user:shop/r/9"), false).unwrap(), []);
+        assert_eq!(withdraw_weights(data.path(), &names("user:shop/r/2"), false).unwrap()[0].versions, [2]);
+        assert_eq!(served(&place).as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn weights_know_the_sessions_of_steps_that_are_no_longer_listed() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        let mut learned = begun(&place, None);
+        for number in 1..=5 {
+            step(&place, &mut learned, "text", &[&format!("r/{number}")]);
+        }
+        learned.versions.retain(|version| version.number == 0 || version.number > 3);
+        place.keep(&learned).unwrap();
+        let withdrawn = |name: &str| withdraw_weights(data.path(), &episodes(&[name]), true).unwrap();
+        assert_eq!(withdrawn("r/9"), []);
+        assert_eq!(withdrawn("r/1")[0].versions, [4, 5]);
+        assert_eq!(withdrawn("r/5")[0].versions, [5]);
+        withdraw_weights(data.path(), &episodes(&["r/1"]), false).unwrap();
+        assert_eq!(place.known().unwrap().unwrap().serves, 0);
+    }
+
+    #[test]
+    fn one_place_that_cannot_be_read_keeps_no_other_from_being_withdrawn() {
+        let data = tempfile::tempdir().unwrap();
+        for model in ["a", "b", "c"] {
+            let place = LearnedPlace::new(data.path(), model);
+            let beginning = Beginning { model: model.to_owned(), ..beginning(None) };
+            let mut learned = place.learned(&beginning, 0).unwrap();
+            step(&place, &mut learned, "one", &["r/1"]);
+        }
+        std::fs::write(data.path().join("live-weights/b/learned.json"), "{").unwrap();
+        let refused = withdraw_weights(data.path(), &episodes(&["r/1"]), false).unwrap_err().to_string();
+        assert!(refused.contains("live-weights/b/learned.json"), "{refused}");
+        for model in ["a", "c"] {
+            let learned = LearnedPlace::new(data.path(), model).known().unwrap().unwrap();
+            assert_eq!(learned.serves, 0, "{model}");
+        }
+    }
+
+    #[test]
+    fn the_adapter_of_a_scope_goes_with_the_scope() {
+        let data = tempfile::tempdir().unwrap();
+        let all = LearnedPlace::new(data.path(), "m");
+        let scopes: [Scope; 2] = ["user:shop/ada", "user:shop/ben"].map(|scope| scope.parse().unwrap());
+        for scope in &scopes {
+            let place = all.of_scope(scope);
+            let mut learned = begun(&place, Some(scope));
+            step(&place, &mut learned, "one", &["r/1"]);
+        }
+        let is_ada = |scope: &Scope| *scope == scopes[0];
+        let would = remove_adapters(data.path(), is_ada, true).unwrap();
+        assert!(served(&all.of_scope(&scopes[0])).is_some(), "a rehearsal removes nothing");
+        let removed = remove_adapters(data.path(), is_ada, false).unwrap();
+        assert_eq!((would, removed[0].versions.as_slice(), removed[0].is_removed), (removed.clone(), &[1][..], true));
+        assert_eq!(all.scopes().len(), 1);
+        assert_eq!(served(&all.of_scope(&scopes[1])).as_deref(), Some("one"));
+        assert_eq!(remove_adapters(data.path(), is_ada, false).unwrap(), []);
     }
 
     #[test]

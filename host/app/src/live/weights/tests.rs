@@ -9,6 +9,7 @@ use clawhost_learn::policy::{Generated, SupervisedStep};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::train::{OptimizerSettings, Schedule};
 use clawhost_model::{Example, Learned, LocalModel, ModelFolder, TinyModel, TuningSettings, Vocabulary};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What models answer.
@@ -144,6 +145,7 @@ fn session_of(number: u64, said: ModelResponse, signal: &str, wanted: fn(u64) ->
     LiveSession {
         name: format!("run-1/ep-{number:04}"),
         scope: None,
+        traces: BTreeSet::new(),
         class: "agent".to_owned(),
         reward: (signal != "hint").then_some(if is_good { 1.0 } else { -1.0 }),
         hints: if corrects { vec![(Some(0), wanted(number).to_owned())] } else { Vec::new() },

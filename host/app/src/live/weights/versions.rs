@@ -3,7 +3,7 @@
 //! ```text
 //! live-weights/ALIAS/
 //!   learned.json      the versions, and how far sessions were taken: replacing it makes a version count
-//!   steps/N.json      the sessions of a step
+//!   steps/N.json      the sessions of a step, with digests of their scopes
 //!   versions/N/       a version as its backend writes it
 //!   serving           leads to the part of the version that a gateway reads, or to the configured model
 //!   own/DIGEST/       the same for the adapter of one scope; `serving` is missing while the configured model answers it
@@ -22,7 +22,7 @@ const FOLDER: &str = "live-weights";
 const FILE: &str = "learned.json";
 /// The folder of the adapters of scopes.
 const OWN: &str = "own";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Versions whose weights stay on disk: a gateway may still read the one before, and people may serve an earlier one again.
 const KEPT: usize = 3;
 /// Versions that are listed. Earlier ones are left out of the file.
@@ -48,7 +48,7 @@ pub struct WeightsVersion {
     pub note: String,
     /// Whether it made a version. A step that was taken back, or that had nothing to learn, made none.
     pub is_kept: bool,
-    /// Whether it learned from something that was forgotten since. It serves only if an operator confirms it.
+    /// Whether it learned from something that was forgotten since. It serves only if an operator confirms it, as long as nothing else serves.
     pub is_withdrawn: bool,
 }
 
@@ -162,19 +162,37 @@ impl Learned {
         Ok(())
     }
 
-    /// The versions that learned from one of these episodes, `RUN/EPISODE`, by the sessions of their steps, or from such a version. A step whose
-    /// sessions cannot be read may have had any.
-    fn taught_by(&self, episodes: &BTreeSet<String>, sessions: impl Fn(u64) -> Option<Vec<String>>) -> BTreeSet<u64> {
-        let mut taught = BTreeSet::new();
+    /// Whether a version learned from something that was forgotten.
+    pub(super) fn is_withdrawn(&self, number: u64) -> bool {
+        self.version(number).is_some_and(|version| version.is_withdrawn)
+    }
+
+    /// The versions whose step is one that `taught` names, or that were learned from such a version. Of what is no longer listed any may have been learned from
+    /// an earlier step.
+    fn taught_by(&self, taught: impl Fn(u64) -> bool) -> BTreeSet<u64> {
+        let listed: BTreeSet<u64> = self.versions.iter().map(|version| version.number).collect();
+        let has_gone = |number: u64| number > 0 && number <= self.newest() && !listed.contains(&number);
+        let earlier = (1..self.newest()).filter(|number| has_gone(*number)).any(&taught);
+        let mut all = BTreeSet::new();
         // Versions are learned from earlier ones.
         for version in self.versions.iter().filter(|version| version.number > 0) {
-            let own =
-                || sessions(version.number).is_none_or(|all| all.iter().any(|session| episodes.contains(session)));
-            if taught.contains(&version.from) || own() {
-                taught.insert(version.number);
+            let is_from_gone = earlier && has_gone(version.from);
+            if all.contains(&version.from) || is_from_gone || taught(version.number) {
+                all.insert(version.number);
             }
         }
-        taught
+        all
+    }
+
+    /// The numbers of the versions from which one was learned, the newest first, and 0 last.
+    fn ancestors(&self, number: u64) -> Vec<u64> {
+        let mut all = Vec::new();
+        let mut version = self.version(number);
+        while let Some(from) = version.filter(|one| one.from < one.number).map(|one| one.from) {
+            all.push(from);
+            version = self.version(from);
+        }
+        all
     }
 }
 
@@ -315,36 +333,51 @@ impl LearnedPlace {
     /// There is no such version on disk, or it is withdrawn.
     pub(super) fn serve(&self, learned: &mut Learned, number: u64, confirms: bool) -> Result<(), AppError> {
         let refuse = |why: String| Err(RequestError::Other(why).into());
-        let place = learned.versions.iter_mut().find(|version| version.number == number && version.is_kept);
+        let place = learned.versions.iter().find(|version| version.number == number && version.is_kept);
         let Some(version) = place.filter(|_| number == 0 || self.version(number).is_dir()) else {
             return refuse(format!("there is no version {number} of these weights on disk"));
         };
         if version.is_withdrawn && !confirms {
             return refuse(format!("version {number} learned from something that was forgotten since"));
         }
-        version.is_withdrawn = false;
         learned.serves = number;
         self.keep(learned)
     }
 
-    /// Withdraws the versions that learned from some episodes, `RUN/EPISODE`, and lets the newest one serve that did not. Returns their numbers. Nothing is
-    /// written.
-    pub(super) fn withdrawn(&self, learned: &mut Learned, episodes: &BTreeSet<String>) -> Vec<u64> {
-        let taught = learned.taught_by(episodes, |number| self.sessions(number));
+    /// Withdraws the versions that learned from some sessions, by their names `RUN/EPISODE` or those of their scopes, and lets the last one serve that did not and from which
+    /// the served one was learned. Returns their numbers, also of those that were withdrawn before. Nothing is written.
+    pub(super) fn withdrawn(&self, learned: &mut Learned, names: &BTreeSet<String>) -> Vec<u64> {
+        // A step whose sessions cannot be read may have had any.
+        let is_named = |step: Sessions| step.sessions.iter().chain(&step.traces).any(|name| names.contains(name));
+        let taught = learned.taught_by(|number| self.sessions(number).is_none_or(is_named));
         let mut withdrawn = Vec::new();
         for version in learned.versions.iter_mut().filter(|version| taught.contains(&version.number)) {
-            if version.is_kept && !version.is_withdrawn {
+            if version.is_kept {
                 withdrawn.push(version.number);
             }
             version.is_withdrawn = true;
         }
-        let is_usable = |version: &&WeightsVersion| {
-            version.is_kept && !version.is_withdrawn && (version.number == 0 || self.version(version.number).is_dir())
-        };
         if taught.contains(&learned.serves) {
-            learned.serves = learned.versions.iter().rev().find(is_usable).map_or(0, |version| version.number);
+            let is_usable = |number: &u64| {
+                let version = learned.version(*number).filter(|version| version.is_kept && !version.is_withdrawn);
+                version.is_some() && (*number == 0 || self.version(*number).is_dir())
+            };
+            learned.serves = learned.ancestors(learned.serves).into_iter().find(is_usable).unwrap_or(0);
         }
         withdrawn
+    }
+
+    /// Removes everything that was learned here.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(super) fn remove(&self) -> Result<(), AppError> {
+        // What a gateway reads goes first.
+        match std::fs::remove_file(self.serving()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unusable(&self.serving(), error)),
+            _ => {}
+        }
+        std::fs::remove_dir_all(&self.folder).map_err(|error| unusable(&self.folder, error))
     }
 
     /// Writes what was changed, and serves the version that counts.
@@ -353,23 +386,26 @@ impl LearnedPlace {
     /// It cannot be written.
     pub(super) fn keep(&self, learned: &Learned) -> Result<(), AppError> {
         small_files::write(&self.folder, FILE, learned)?;
-        self.repair(learned)
+        self.repair(learned)?;
+        // What no longer serves does not come back after a loss of power.
+        let path = self.folder.join(FILE);
+        let synced = sync_file(&path).and_then(|()| sync_folder(&self.folder));
+        synced.map_err(|error| unusable(&path, error))
     }
 
-    /// Writes the sessions of a step, as `RUN/EPISODE`.
+    /// Writes the sessions of a step, as `RUN/EPISODE`, with the names of their scopes.
     ///
     /// # Errors
     /// They cannot be written.
-    pub(super) fn list(&self, number: u64, sessions: &[String]) -> Result<(), AppError> {
-        let step = Sessions { format: FORMAT, sessions: sessions.to_vec() };
+    pub(super) fn list(&self, number: u64, sessions: &[String], traces: &BTreeSet<String>) -> Result<(), AppError> {
+        let step = Sessions { format: FORMAT, sessions: sessions.to_vec(), traces: traces.clone() };
         small_files::write(&self.folder.join("steps"), &format!("{number}.json"), &step)
     }
 
     /// The sessions of a step. `None`: they cannot be read.
-    fn sessions(&self, number: u64) -> Option<Vec<String>> {
+    fn sessions(&self, number: u64) -> Option<Sessions> {
         let path = self.folder.join("steps").join(format!("{number}.json"));
-        let read = small_files::read(&path, FORMAT, |step: &Sessions| step.format);
-        read.ok().flatten().map(|step| step.sessions)
+        small_files::read(&path, FORMAT, |step: &Sessions| step.format).ok().flatten()
     }
 
     /// Notes a version, or a step that was taken back.
@@ -418,6 +454,8 @@ impl LearnedPlace {
 struct Sessions {
     format: u32,
     sessions: Vec<String>,
+    /// The names of their scopes.
+    traces: BTreeSet<String>,
 }
 
 /// The folders in a folder. None, if it cannot be read.
@@ -433,11 +471,22 @@ fn sync(folder: &Path) -> std::io::Result<()> {
         if path.is_dir() {
             sync(&path)?;
         } else {
-            std::fs::File::open(&path)?.sync_all()?;
+            sync_file(&path)?;
         }
     }
+    sync_folder(folder)
+}
+
+fn sync_file(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
+}
+
+/// Brings the names in a folder to the disk, where the system can.
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::fs::File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
     Ok(())
 }
 
