@@ -7,9 +7,19 @@ use clawhost_model::TinyModel;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// How often a test looks for what a gateway does by itself.
-const LOOKS: usize = 30_000;
+/// How often a test looks for what a gateway does by itself, and the pause after each look: training runs only while nothing else wants the processor.
+const LOOKS: usize = 10_000;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a test sees while training may take its time.
+pub(crate) fn looks<T>(mut look: impl FnMut() -> T) -> impl Iterator<Item = T> {
+    (0..LOOKS).map(move |_| {
+        std::thread::sleep(PAUSE);
+        look()
+    })
+}
 
 /// A folder with a small model, and the configuration of a gateway that trains it.
 fn configured(bench: &Bench, rank: u32, weights: &str) -> String {
@@ -53,13 +63,13 @@ pub(crate) fn listed(served: &Served) -> String {
 
 /// The version of the model when it is another one than before.
 pub(crate) fn next(served: &Served, before: &str) -> String {
-    let mut looks = (0..LOOKS).map(|_| listed(served));
+    let mut looks = looks(|| listed(served));
     looks.find(|version| version != before).unwrap_or_else(|| panic!("still {before}"))
 }
 
 /// One step by hand, when the sessions may be taken.
 fn step(bench: &Bench, upstream: &str) -> Value {
-    let mut steps = (0..LOOKS).map(|_| bench.json(&["train-step", "--upstream", upstream]));
+    let mut steps = looks(|| bench.json(&["train-step", "--upstream", upstream]));
     steps.find(|step| !step["train_step"].is_null()).expect("sessions wait")
 }
 
@@ -181,8 +191,7 @@ fn a_step_that_diverges_leaves_the_weights_and_is_not_taken_again() {
     let served = Served::start(&bench, &[&upstream]);
     let before = listed(&served);
     sessions(&served, "one", &[]);
-    let file = (0..LOOKS).map(|_| listed(&served)).map(|_| learned(&bench));
-    let file = file.into_iter().find(|file| file["versions"].as_array().unwrap().len() == 2).expect("a step");
+    let file = looks(|| learned(&bench)).find(|file| file["versions"].as_array().unwrap().len() == 2).expect("a step");
     assert_eq!((&file["serves"], &file["versions"][1]["is_kept"]), (&json!(0), &json!(false)), "{file}");
     assert!(file["versions"][1]["note"].as_str().unwrap().contains("use a smaller rate"), "{file}");
     assert_eq!(listed(&served), before);

@@ -17,6 +17,8 @@ const MOST: usize = 64;
 /// The adapters of a model, by their scopes.
 pub(crate) struct OwnModels {
     place: LearnedPlace,
+    /// The model that they belong to. `None`: it is not served, and none of them answers.
+    base: Option<Arc<LocalModel>>,
     /// By the place of each.
     open: BTreeMap<PathBuf, Own>,
     /// Whether more scopes have an adapter than are in memory.
@@ -62,11 +64,14 @@ fn shown(scope: &impl ToString) -> String {
 impl OwnModels {
     /// The adapters in a place. None is open yet.
     pub(crate) fn new(place: LearnedPlace) -> Self {
-        Self { place, open: BTreeMap::new(), has_more: false, answered: Vec::new() }
+        Self { place, base: None, open: BTreeMap::new(), has_more: false, answered: Vec::new() }
     }
 
     /// Looks which adapters there are. Returns whether some must be opened, or are no longer there.
     pub(crate) fn look(&mut self, is_asked: bool) -> bool {
+        if self.base.is_none() {
+            return false;
+        }
         let mut places: Vec<(std::time::SystemTime, LearnedPlace)> = Vec::new();
         for place in self.place.scopes() {
             // Without this link the model itself serves.
@@ -100,8 +105,27 @@ impl OwnModels {
         changes
     }
 
-    /// Opens what must be opened. Returns whether other adapters answer from now on.
-    pub(crate) fn refresh(&mut self, factory: &ModelFactory, base: &Arc<LocalModel>) -> bool {
+    /// Opens what must be opened, beside the model that is served now: all of them, if it is another one than before. `None`: it is not served. Returns whether
+    /// other adapters answer from now on.
+    pub(crate) fn refresh(&mut self, factory: &ModelFactory, base: Option<&Arc<LocalModel>>) -> bool {
+        let is_same = match (&self.base, base) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if !is_same {
+            self.base = base.cloned();
+            self.open.clear();
+            self.look(true);
+        }
+        if let Some(base) = base {
+            self.open_due(factory, base);
+        }
+        let now = self.identities();
+        let before = std::mem::replace(&mut self.answered, now);
+        self.answered != before
+    }
+
+    fn open_due(&mut self, factory: &ModelFactory, base: &Arc<LocalModel>) {
         let places: BTreeMap<PathBuf, LearnedPlace> =
             self.place.scopes().into_iter().map(|place| (place.serving(), place)).collect();
         for (serving, own) in &mut self.open {
@@ -114,14 +138,6 @@ impl OwnModels {
                 tracing::warn!("the adapter in {} cannot be used: {why}", serving.display());
             }
         }
-        let now = self.identities();
-        let before = std::mem::replace(&mut self.answered, now);
-        self.answered != before
-    }
-
-    /// Opens all of them anew: the model has other weights.
-    pub(crate) fn forget(&mut self) {
-        self.open.clear();
     }
 
     /// What answers which scope.

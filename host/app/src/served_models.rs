@@ -269,16 +269,10 @@ impl ServedModels {
         let (factory, all) = self.open_models();
         let mut replaced: Vec<String> =
             all.filter_map(|(alias, model)| model.refresh(factory, events).then(|| alias.clone())).collect();
-        if let Some(learned) = &self.learned {
-            let is_new = replaced.contains(&learned.alias);
-            if is_new && let Some(own) = &mut self.own {
-                own.forget();
-                own.look(true);
-            }
-            let alias = learned.alias.clone();
-            if self.refresh_own() && !is_new {
-                replaced.push(alias);
-            }
+        let has_others = self.refresh_own();
+        if let Some(learned) = self.learned.as_ref().filter(|learned| has_others && !replaced.contains(&learned.alias))
+        {
+            replaced.push(learned.alias.clone());
         }
         replaced
     }
@@ -294,10 +288,7 @@ impl ServedModels {
             let folder = local_folder(&model.spec).map(Path::new);
             folder.and_then(|folder| folder.canonicalize().ok()).is_some_and(|folder| folder == learned.base)
         };
-        match model.filter(is_base).and_then(|model| model.local.as_ref()) {
-            Some(base) => own.refresh(factory, base),
-            None => false,
-        }
+        own.refresh(factory, model.filter(is_base).and_then(|model| model.local.as_ref()))
     }
 
     /// The local models whose changed files cannot be used.

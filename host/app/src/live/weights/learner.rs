@@ -15,10 +15,11 @@ use crate::models::{folder_name, local_folder};
 use crate::served_models::{LearnedModel, configured_model, key_of};
 use crate::tinker::TinkerModel;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Clock, Episode, Lease, LeaseMode, LeaseSubject, Leases as _, StoreReader};
+use clawhost_core::{Clock, Episode, Lease, LeaseMode, LeaseSubject, Leases as _, StoreError, StoreReader};
 use clawhost_learn::memory::{SCOPE_BYTES, Scope};
 use clawhost_store::{FileLeases, Reader};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,14 +119,20 @@ impl Training {
             None => places.push((self.place.clone(), self.learned_with(&self.place, &digest, None)?)),
             Some(_) => {
                 for place in self.place.scopes() {
-                    let Some(known) = place.known()? else { continue };
+                    // What one scope cannot use holds up no other.
+                    let known =
+                        place.known().inspect_err(|error| tracing::error!("an adapter does not learn: {error}"));
+                    let Ok(Some(known)) = known else { continue };
                     known.check(&self.beginning(&digest, known.scope.clone()))?;
                     places.push((place, known));
                 }
             }
         }
         for (place, learned) in places.iter().filter(|_| lease.is_some()) {
-            place.repair(learned)?;
+            match place.repair(learned) {
+                Err(error) if self.plan.adapters.is_some() => tracing::error!("an adapter does not answer: {error}"),
+                repaired => repaired?,
+            }
         }
         if let Some(warning) = warning {
             tracing::warn!("{warning}");
@@ -190,15 +197,17 @@ impl Training {
         let is_full = ended.len() == ENDED;
         for (number, name) in ended {
             if let Some(name) = name
-                && let Some(episode) = reader.episode(&name)?
+                && let Some(episode) = readable(reader.episode(&name), &name)?.flatten()
             {
                 let due_at = episode.created_at.saturating_add(self.plan.deadline_ms);
                 if due_at > now {
                     return Ok(false);
                 }
-                if let Ok(session) = self.session(reader, &name, episode)? {
+                if let Some(Ok(session)) = readable(self.session(reader, &name, episode), &name)? {
                     let whose = session.scope;
-                    queue.add(whose.clone(), Waiting { number, name, due_at }, || self.through(&whose))?;
+                    // What cannot be read now fails the step, which leaves these weights alone for a while.
+                    let through = || self.through(&whose).unwrap_or_default();
+                    queue.add(whose.clone(), Waiting { number, name, due_at }, through);
                 }
             }
             queue.looked = number;
@@ -222,16 +231,16 @@ impl Training {
         let reader: &dyn StoreReader = &reader;
         let mut sessions = Vec::with_capacity(waiting.len());
         for Waiting { name, .. } in waiting {
-            let Some(episode) = reader.episode(name)? else { continue };
-            sessions.extend(self.session(reader, name, episode)?);
+            let Some(episode) = readable(reader.episode(name), name)?.flatten() else { continue };
+            sessions.extend(readable(self.session(reader, name, episode), name)?.and_then(Result::ok));
         }
         Ok(sessions)
     }
 
     /// Whose weights are trained now: those whose batch is complete, if the time is right.
     fn next(&self, queue: &Queue, last_request_at: u64) -> Option<Whose> {
-        let (whose, due_at) = queue.next(self.plan.batch)?;
         let now = self.clock.now_ms();
+        let (whose, due_at) = queue.next(self.plan.batch, now)?;
         let is_idle = self.plan.idle_ms.is_none_or(|idle| now.saturating_sub(last_request_at) >= idle);
         let is_time = (is_idle && self.plan.quiet.is_open(now)) || now >= due_at.saturating_add(self.plan.overdue_ms);
         is_time.then_some(whose)
@@ -303,6 +312,17 @@ impl Training {
     }
 }
 
+/// What was read of an episode. `None`: its record is damaged, which hides no other.
+fn readable<T, E: Into<AppError>>(read: Result<T, E>, name: &str) -> Result<Option<T>, AppError> {
+    match read.map_err(Into::into) {
+        Err(AppError::Store(error @ StoreError::Damaged { .. })) => {
+            tracing::error!("episode {name} teaches no weights: {error}");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
 /// The right to change what a model has learned. `None`: another process has it.
 pub(super) fn lease(data: &Path, alias: &str) -> Result<Option<Box<dyn Lease>>, AppError> {
     Ok(FileLeases::new(data).acquire(&LeaseSubject::Weights(alias.to_owned()), LeaseMode::Exclusive)?)
@@ -328,6 +348,8 @@ pub(crate) struct LiveWeights {
     training: Training,
     queue: Queue,
     progress: Progress,
+    /// Why the last step of some weights failed.
+    failing: BTreeMap<Whose, String>,
 }
 
 impl LiveWeights {
@@ -337,7 +359,7 @@ impl LiveWeights {
     /// What was learned cannot be read.
     pub(crate) fn new(training: Training) -> Result<Self, AppError> {
         let queue = training.queue()?;
-        Ok(Self { training, queue, progress: Progress::default() })
+        Ok(Self { training, queue, progress: Progress::default(), failing: BTreeMap::new() })
     }
 
     /// What it does, for the page.
@@ -362,6 +384,7 @@ impl LiveWeights {
                 tracing::error!("weights do not learn from live sessions now: {why}");
             }
             let rest = if why.is_some() { REST } else { LOOK };
+            let why = why.or_else(|| self.failing.values().next().cloned());
             if why != problem {
                 self.progress.set_problem(why.clone());
                 problem = why;
@@ -395,10 +418,16 @@ impl LiveWeights {
         }
         let Some(whose) = self.training.next(&self.queue, last_request_at) else { return Ok(false) };
         self.progress.set_trains(true);
-        let step = self.training.step(&mut self.queue, whose).await?;
+        let step = match self.training.step(&mut self.queue, whose.clone()).await {
+            Ok(step) => step,
+            Err(error) => {
+                self.failed(whose, &error);
+                return Ok(true);
+            }
+        };
         if let Some(step) = &step {
-            let whose = step.scope.as_ref().map(|scope| format!(" of {scope}")).unwrap_or_default();
-            let whose = clawhost_core::escaped(&whose, SCOPE_BYTES);
+            self.failing.remove(&whose);
+            let whose = shown_owner(&whose);
             match step.version {
                 Some(version) => {
                     tracing::info!("weights version {version}{whose} learned from {} sessions", step.sessions);
@@ -412,6 +441,22 @@ impl LiveWeights {
         }
         Ok(step.is_some())
     }
+
+    /// Leaves weights alone whose step failed. Others learn meanwhile.
+    fn failed(&mut self, whose: Whose, error: &AppError) {
+        let until = self.training.clock.now_ms().saturating_add(REST.as_millis() as u64);
+        self.queue.rest(&whose, until);
+        let (owner, why) = (shown_owner(&whose), error.to_string());
+        if self.failing.insert(whose, why.clone()).as_ref() != Some(&why) {
+            tracing::error!("weights{owner} do not learn from live sessions now: {why}");
+        }
+    }
+}
+
+/// Whose weights, behind "weights".
+fn shown_owner(whose: &Whose) -> String {
+    let owner = whose.as_ref().map(|scope| format!(" of {scope}")).unwrap_or_default();
+    clawhost_core::escaped(&owner, SCOPE_BYTES)
 }
 
 /// Takes one step by hand over the sessions that wait, at least two, whatever the time. `upstreams`: models of a request, beside those of the
@@ -429,8 +474,8 @@ pub async fn train_step(workspace: &Workspace, upstreams: &[String]) -> Result<O
     let mut queue = training.queue()?;
     let looks_on = |queue: &Queue| training.plan.adapters.is_some() || queue.longest() < training.plan.batch;
     while looks_on(&queue) && training.look(&mut queue)? {}
-    let Some(whose) = queue.next(training.plan.batch).or_else(|| queue.next(LEAST)).map(|(whose, _)| whose) else {
-        return Ok(None);
-    };
+    let now = training.clock.now_ms();
+    let next = queue.next(training.plan.batch, now).or_else(|| queue.next(LEAST, now));
+    let Some((whose, _)) = next else { return Ok(None) };
     Ok(Some(training.step(&mut queue, whose).await?.ok_or_else(busy)?))
 }

@@ -75,7 +75,8 @@ impl TrainingPage {
         };
         let mut steps = Vec::new();
         for place in places {
-            let Some(learned) = place.known()? else { continue };
+            // One that cannot be read is named when its next step is due.
+            let Ok(Some(learned)) = place.known() else { continue };
             steps.extend(learned.versions.iter().filter(|step| step.number > 0).map(|step| shown(&learned, step)));
         }
         steps.sort_by_key(|step| std::cmp::Reverse((step.at, step.number)));

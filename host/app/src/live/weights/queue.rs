@@ -22,6 +22,8 @@ struct Lane {
     /// The episode up to which earlier steps took sessions.
     through: u64,
     waiting: VecDeque<Waiting>,
+    /// Unix time in milliseconds before which no step is tried.
+    rests_until: u64,
 }
 
 /// Sessions that wait, by whose weights learn from them, in the order of their episodes.
@@ -39,25 +41,12 @@ impl Queue {
     }
 
     /// Adds a session, unless an earlier step took it. `through`: the episode up to which one did, asked for at the first session of these weights.
-    ///
-    /// # Errors
-    /// Those of `through`.
-    pub(super) fn add<E>(
-        &mut self,
-        whose: Whose,
-        session: Waiting,
-        through: impl FnOnce() -> Result<u64, E>,
-    ) -> Result<(), E> {
-        let lane = match self.lanes.entry(whose) {
-            std::collections::btree_map::Entry::Occupied(lane) => lane.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
-                place.insert(Lane { through: through()?, waiting: VecDeque::new() })
-            }
-        };
+    pub(super) fn add(&mut self, whose: Whose, session: Waiting, through: impl FnOnce() -> u64) {
+        let lane = self.lanes.entry(whose);
+        let lane = lane.or_insert_with(|| Lane { through: through(), waiting: VecDeque::new(), rests_until: 0 });
         if session.number > lane.through {
             lane.waiting.push_back(session);
         }
-        Ok(())
     }
 
     /// Sessions that wait for their step, at most.
@@ -65,10 +54,12 @@ impl Queue {
         self.lanes.values().map(|lane| lane.waiting.len()).max().unwrap_or_default()
     }
 
-    /// The weights for which at least so many sessions wait, and of these the ones whose last needed session is due first, with the time of that.
-    pub(super) fn next(&self, batch: usize) -> Option<(Whose, u64)> {
+    /// The weights for which at least so many sessions wait and that do not rest, and of these the ones whose last needed session is due first, with the time
+    /// of that.
+    pub(super) fn next(&self, batch: usize, now_ms: u64) -> Option<(Whose, u64)> {
         let due = |lane: &Lane| Some(lane.waiting.get(batch.checked_sub(1)?)?.due_at);
-        let ready = self.lanes.iter().filter_map(|(whose, lane)| Some((whose, due(lane)?)));
+        let awake = self.lanes.iter().filter(|(_, lane)| lane.rests_until <= now_ms);
+        let ready = awake.filter_map(|(whose, lane)| Some((whose, due(lane)?)));
         ready.min_by_key(|(_, due_at)| *due_at).map(|(whose, due_at)| (whose.clone(), due_at))
     }
 
@@ -80,6 +71,13 @@ impl Queue {
     /// The sessions that wait first.
     pub(super) fn first(&self, whose: &Whose, count: usize) -> Vec<Waiting> {
         self.lanes.get(whose).map(|lane| lane.waiting.iter().take(count).cloned().collect()).unwrap_or_default()
+    }
+
+    /// Leaves weights alone until a time: a step of them failed. Others learn meanwhile.
+    pub(super) fn rest(&mut self, whose: &Whose, until_ms: u64) {
+        if let Some(lane) = self.lanes.get_mut(whose) {
+            lane.rests_until = until_ms;
+        }
     }
 
     /// Notes that a step took all sessions up to an episode.
@@ -109,23 +107,28 @@ mod tests {
         for (number, name) in [(1, "ada"), (2, "ben"), (3, "ada"), (4, "cy"), (5, "ben"), (6, "ada")] {
             // An earlier step took the first session of Ada.
             let through = u64::from(name == "ada");
-            queue.add(scope(name), waiting(number), || Ok::<u64, ()>(through)).unwrap();
+            queue.add(scope(name), waiting(number), || through);
         }
-        assert_eq!((queue.longest(), queue.next(3)), (2, None));
-        assert_eq!(queue.next(2), Some((scope("ben"), 50)), "the batch that was complete first");
+        assert_eq!((queue.longest(), queue.next(3, 0)), (2, None));
+        assert_eq!(queue.next(2, 0), Some((scope("ben"), 50)), "the batch that was complete first");
         assert_eq!(queue.first(&scope("ben"), 2), [waiting(2), waiting(5)]);
         queue.took(&scope("ben"), 5);
-        assert_eq!((queue.through(&scope("ben")), queue.next(2)), (5, Some((scope("ada"), 60))));
-        queue.add(scope("ben"), waiting(4), || Ok::<u64, ()>(0)).unwrap();
+        assert_eq!((queue.through(&scope("ben")), queue.next(2, 0)), (5, Some((scope("ada"), 60))));
+        queue.add(scope("ben"), waiting(4), || 0);
         assert_eq!(queue.first(&scope("ben"), 9), [], "it was taken");
         assert_eq!(queue.first(&scope("dan"), 9), []);
     }
 
     #[test]
-    fn a_scope_whose_state_cannot_be_read_is_asked_for_again() {
+    fn weights_whose_step_failed_hold_up_no_others() {
         let mut queue = Queue::default();
-        assert_eq!(queue.add(scope("ada"), waiting(1), || Err("damaged")), Err("damaged"));
-        assert_eq!(queue.add(scope("ada"), waiting(1), || Ok::<u64, ()>(0)), Ok(()));
-        assert_eq!(queue.first(&scope("ada"), 9), [waiting(1)]);
+        for (number, name) in [(1, "ada"), (2, "ben")] {
+            queue.add(scope(name), waiting(number), || 0);
+        }
+        queue.rest(&scope("ada"), 1_000);
+        assert_eq!(queue.next(1, 999), Some((scope("ben"), 20)));
+        queue.rest(&scope("ben"), 2_000);
+        assert_eq!(queue.next(1, 999), None);
+        assert_eq!(queue.next(1, 1_000), Some((scope("ada"), 10)), "the same sessions");
     }
 }
