@@ -78,11 +78,14 @@ impl Asked {
         Self { model: served.first.source.model().clone(), prices: served.first.prices }
     }
 
-    /// Asks, and replaces the bound in `cost` by what the answer cost. What a failed call cost is not known: its bound stays.
+    /// Asks, and replaces the bound in `cost` by what the answer cost. What a failed call cost is not known, nor what one did whose endpoint counts no tokens: its
+    /// bound stays.
     async fn answer(&self, request: &ModelRequest, cost: &mut Cost) -> Result<ModelResponse, ModelError> {
         let bound = Cost::bound(request, self.prices);
         let response = self.model.complete(request).await?;
-        *cost = cost.instead(bound, Cost::of(response.usage, self.prices));
+        if response.usage.prompt_tokens > 0 {
+            *cost = cost.instead(bound, Cost::of(response.usage, self.prices));
+        }
         Ok(response)
     }
 }
@@ -219,6 +222,9 @@ impl ShadowAnswers {
         let with = written(&model.answer(&pair.with, cost).await?);
         let without = written(&model.answer(&pair.without, cost).await?);
         let longest = Cost::bound(&longest_question(pair), judge.prices);
+        if with.is_empty() && without.is_empty() {
+            return Err(ModelError::InvalidResponse("both answers are empty".to_owned()));
+        }
         if with == without {
             *cost = cost.instead(longest, Cost::default());
             return Ok(Some(Preference::Neither));
@@ -226,7 +232,7 @@ impl ShadowAnswers {
         let drawn = Digest::of(&self.secret).extended(b"shadow").extended(name.as_bytes()).prefix_u64();
         let order = if drawn.is_multiple_of(2) { Order::WithFirst } else { Order::WithoutFirst };
         let asked = question(pair, (&with, &without), order);
-        // What the answers were shorter than their bound is not paid for.
+        // Answers are shorter than their bound: the rest of it is not paid for.
         *cost = cost.instead(longest, Cost::bound(&asked, judge.prices));
         let said = judge.answer(&asked, cost).await?;
         Ok(vote(&said.message.plain_text(), order))

@@ -225,6 +225,24 @@ async fn equal_answers_need_no_judge() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_counts_no_tokens_is_paid_by_its_bound() {
+    let (silent, judge) = (Model { tokens: 0, ..Model::new("big", obedient) }, Model::new("small", german));
+    let mut bench = Bench::new(silent, Model { tokens: 0, ..judge }, |_| ()).await;
+    bench.session(|_| ()).await;
+    bench.look().await;
+    let paid = bench.shadow.state.spending.spent.tokens;
+    assert!(bench.asked() == (2, 1) && paid > 1_000, "{paid}");
+}
+
+#[tokio::test]
+async fn two_empty_answers_are_no_preference() {
+    let mut bench = Bench::new(Model::new("big", |_| Ok(String::new())), Model::new("small", german), |_| ()).await;
+    bench.session(|_| ()).await;
+    assert_eq!(bench.look().await, Looked::Rests);
+    assert_eq!((bench.asked(), bench.counts().failed, bench.counts().preferred.pairs()), ((2, 0), 1, 0));
+}
+
+#[tokio::test]
 async fn nothing_is_sent_of_a_scope_or_to_a_model_that_is_not_named() {
     let check = async |change: fn(&mut ShadowSection), session: fn(&mut Episode)| {
         let mut bench = Bench::new(Model::new("big", obedient), Model::new("small", german), change).await;
