@@ -58,12 +58,14 @@ async fn invalid_vectors_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_vector_of_another_length_than_before_is_refused() {
+async fn a_vector_of_another_length_than_before_is_refused_once() {
     let stub = Stub::start(|number, _| answer(&if number == 0 { json!([[1, 2]]) } else { json!([[1, 2, 3]]) }));
     let model = model(&stub, None, Duration::from_secs(5));
     embedded(&model, &["a"]).await.unwrap();
     let error = embedded(&model, &["a"]).await.unwrap_err().to_string();
     assert!(error.contains("has 3 numbers, and an earlier one of the same model has 2"), "{error}");
+    // The endpoint has another model now.
+    assert_eq!(embedded(&model, &["a"]).await.unwrap()[0].numbers().len(), 3);
 }
 
 #[tokio::test]

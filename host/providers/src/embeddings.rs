@@ -8,7 +8,8 @@ use bytes::Bytes;
 use clawhost_core::{Embedding, EmbeddingModel, InvalidEmbedding, LlmIdentity, MOST_DIMENSIONS, ModelError, escaped};
 use clawhost_wire::embeddings::{request, vectors};
 use reqwest::header::HeaderMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Path of requests, behind the version.
 const PATH: &str = "/embeddings";
@@ -26,14 +27,14 @@ const REFUSES: [u16; 3] = [400, 413, 422];
 pub struct UpstreamEmbeddings {
     upstream: Arc<Upstream>,
     model: String,
-    /// The length of its vectors, once it is known.
-    dimensions: OnceLock<usize>,
+    /// The length of its vectors in the last answer that was valid; 0: none was.
+    dimensions: AtomicUsize,
 }
 
 impl UpstreamEmbeddings {
     /// The model of this name there. The upstream has the dialect of OpenAI.
     pub fn new(upstream: Arc<Upstream>, model: impl Into<String>) -> Self {
-        Self { upstream, model: model.into(), dimensions: OnceLock::new() }
+        Self { upstream, model: model.into(), dimensions: AtomicUsize::new(0) }
     }
 
     /// Whether it is the model of this name behind this upstream.
@@ -55,11 +56,24 @@ impl UpstreamEmbeddings {
         Ok((answer.status, secrets.scrub(&String::from_utf8_lossy(&bytes)).into_owned()))
     }
 
-    /// The checked vector of these numbers.
-    fn checked(&self, numbers: &[f32]) -> Result<Embedding, InvalidEmbedding> {
-        let vector = Embedding::new(numbers)?;
-        let (numbers, expected) = (numbers.len(), *self.dimensions.get_or_init(|| numbers.len()));
-        if numbers == expected { Ok(vector) } else { Err(InvalidEmbedding::OtherLength { numbers, expected }) }
+    /// The checked vectors of an answer: all have one length, that of the answer before. An endpoint whose vectors have another one is refused once, and from then
+    /// on its new length counts.
+    fn checked(&self, found: &[Vec<f32>]) -> Result<Vec<Embedding>, ModelError> {
+        let known = self.dimensions.load(Ordering::Relaxed);
+        let expected = if known > 0 { known } else { found.first().map_or(0, Vec::len) };
+        let mut vectors = Vec::with_capacity(found.len());
+        for (place, numbers) in found.iter().enumerate() {
+            let vector = Embedding::new(numbers).and_then(|vector| match numbers.len() {
+                own if own == expected => Ok(vector),
+                numbers => Err(InvalidEmbedding::OtherLength { numbers, expected }),
+            });
+            vectors.push(vector.map_err(|error| {
+                self.dimensions.store(0, Ordering::Relaxed);
+                ModelError::InvalidResponse(format!("text {place}: {error}"))
+            })?);
+        }
+        self.dimensions.store(expected, Ordering::Relaxed);
+        Ok(vectors)
     }
 }
 
@@ -84,9 +98,6 @@ impl EmbeddingModel for UpstreamEmbeddings {
             return Err(if refuses { ModelError::Refused(said) } else { ModelError::Unavailable(said) });
         }
         let found = vectors(&text, texts.len()).map_err(|error| ModelError::InvalidResponse(error.to_string()))?;
-        let checked = |(place, numbers): (usize, Vec<f32>)| {
-            self.checked(&numbers).map_err(|error| ModelError::InvalidResponse(format!("text {place}: {error}")))
-        };
-        found.into_iter().enumerate().map(checked).collect()
+        self.checked(&found)
     }
 }

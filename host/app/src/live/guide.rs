@@ -396,6 +396,9 @@ impl Guide for LiveGuide {
         let text = query(guiding.request, QUERY_BYTES);
         let short = query(guiding.request, TEXT_BYTES);
         let asked = self.vectors.asked(&short, texts(&serving.newest.sources, &memory), at_ms).await;
+        if self.vectors.is_emptied() {
+            self.want_vectors();
+        }
         let asked = SessionQuery { text, vectors: &self.vectors, asked };
         serving.choose(&memory, guiding, &asked).unwrap_or_else(|error| {
             tracing::error!("a session gets no guidance: {error}");

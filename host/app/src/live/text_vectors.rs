@@ -48,8 +48,16 @@ struct Waiting {
 struct State {
     /// The model, with the digest of its identity. `None`: there are no vectors.
     model: Option<(Arc<dyn EmbeddingModel>, Digest)>,
+    /// How often the model was replaced. What an earlier one answers late is of no use.
+    generation: u64,
     kept: BTreeMap<Digest, Kept>,
     numbers: usize,
+    /// The length of the vectors that are kept.
+    dimensions: usize,
+    /// Whether vectors were dropped because the endpoint has a model with others now.
+    is_emptied: bool,
+    /// Texts that the model refused. They are not sent again.
+    refused: BTreeSet<Digest>,
     uses: u64,
     waiting: VecDeque<Waiting>,
     /// The keys of the texts in `waiting` and in the request under way.
@@ -117,7 +125,18 @@ impl State {
         Some(kept.vector.clone())
     }
 
+    /// Drops all vectors if this one cannot be compared with them: the endpoint has another model.
+    fn compare(&mut self, vector: &Embedding) {
+        let dimensions = vector.numbers().len();
+        if std::mem::replace(&mut self.dimensions, dimensions) != dimensions && !self.kept.is_empty() {
+            tracing::warn!("the model of skills.embeddings gives vectors of another length; all are made anew");
+            self.kept.clear();
+            (self.numbers, self.is_emptied) = (0, true);
+        }
+    }
+
     fn keep(&mut self, key: Digest, vector: Embedding) {
+        self.compare(&vector);
         self.uses += 1;
         self.numbers += vector.numbers().len();
         let before = self.kept.insert(key, Kept { vector: Arc::new(vector), used: self.uses });
@@ -133,7 +152,11 @@ impl State {
     fn want<'t>(&mut self, texts: impl Iterator<Item = &'t str>) -> bool {
         for text in texts {
             let Some(key) = self.key(text) else { return false };
-            if self.kept.contains_key(&key) || self.queued.len() >= WAITING || !self.queued.insert(key) {
+            if self.kept.contains_key(&key)
+                || self.refused.contains(&key)
+                || self.queued.len() >= WAITING
+                || !self.queued.insert(key)
+            {
                 continue;
             }
             self.waiting.push_back(Waiting { key, text: cut(text).to_owned(), alone: false });
@@ -158,9 +181,12 @@ impl State {
         (self.outage.rests_until, self.outage.refuses) = (0, false);
     }
 
-    /// Leaves a text out. It is wanted again when the playbook, the skills or the model change.
+    /// Leaves a text out: for good if it was refused, otherwise until it is wanted again.
     fn left_out(&mut self, key: &Digest, why: &ModelError) {
         self.queued.remove(key);
+        if matches!(why, ModelError::Refused(_)) && self.refused.len() < WAITING {
+            self.refused.insert(*key);
+        }
         if !std::mem::replace(&mut self.outage.refuses, true) {
             tracing::warn!("a text of guidance has no vector and is found by words alone: {why}");
         }
@@ -196,8 +222,11 @@ impl TextVectors {
             let digest = Digest::of_json(&serde_json::json!(identity));
             (model, digest)
         });
+        state.generation += 1;
+        state.dimensions = 0;
         state.waiting.clear();
         state.queued.clear();
+        state.refused.clear();
         state.outage = Outage::default();
         true
     }
@@ -209,6 +238,11 @@ impl TextVectors {
         }
     }
 
+    /// Whether vectors were dropped since the last question, and must be wanted again.
+    pub(super) fn is_emptied(&self) -> bool {
+        std::mem::take(&mut self.lock().is_emptied)
+    }
+
     /// The vector of a text, if it was made.
     pub(super) fn vector(&self, text: &str) -> Option<Arc<Embedding>> {
         self.lock().vector(text)
@@ -216,7 +250,7 @@ impl TextVectors {
 
     /// The vector of what a session asks, which is compared with these texts. Without one of them that has a vector, nothing is sent.
     pub(super) async fn asked<'t>(&self, text: &str, mut texts: impl Iterator<Item = &'t str>, now_ms: u64) -> Asked {
-        let model = {
+        let (model, generation) = {
             let mut state = self.lock();
             let Some((model, _)) = state.model.clone().filter(|_| !cut(text).is_empty()) else { return Asked::Nothing };
             if !texts.any(|text| state.vector(text).is_some()) {
@@ -226,22 +260,28 @@ impl TextVectors {
                 state.outage.sessions += 1;
                 return Asked::Failed;
             }
-            model
+            (model, state.generation)
         };
         let answer = match tokio::time::timeout(SESSION_TIME, model.embed(&[cut(text).to_owned()])).await {
-            Ok(answer) => answer.map_err(|error| error.to_string()),
-            Err(_) => Err(format!("no answer within {} ms", SESSION_TIME.as_millis())),
+            Ok(answer) => answer,
+            Err(_) => Err(ModelError::Unavailable(format!("no answer within {} ms", SESSION_TIME.as_millis()))),
         };
         let mut state = self.lock();
+        if state.generation != generation {
+            return Asked::Failed;
+        }
         match answer.map(|vectors| vectors.into_iter().next()) {
             Ok(Some(vector)) => {
                 state.answered();
+                state.compare(&vector);
                 Asked::Vector(vector)
             }
             Ok(None) => Asked::Nothing,
+            // It is the text of this session that the model does not take.
+            Err(ModelError::Refused(_)) => Asked::Failed,
             Err(why) => {
                 state.outage.sessions += 1;
-                state.failed(&why, now_ms);
+                state.failed(&why.to_string(), now_ms);
                 Asked::Failed
             }
         }
@@ -260,13 +300,19 @@ impl TextVectors {
 
     /// Makes the vectors of the next batch. `None`: nothing waits. Returns whether the endpoint answered.
     pub(super) async fn make(&self, now_ms: impl Fn() -> u64) -> Option<bool> {
-        let (model, batch) = self.lock().batch()?;
+        let ((model, batch), generation) = {
+            let mut state = self.lock();
+            (state.batch()?, state.generation)
+        };
         let texts: Vec<String> = batch.iter().map(|waiting| waiting.text.clone()).collect();
         let answer = match tokio::time::timeout(BATCH_TIME, model.embed(&texts)).await {
             Ok(answer) => answer,
             Err(_) => Err(ModelError::Unavailable(format!("no answer within {} s", BATCH_TIME.as_secs()))),
         };
         let mut state = self.lock();
+        if state.generation != generation {
+            return Some(true);
+        }
         match answer {
             Ok(vectors) => {
                 for (waiting, vector) in batch.into_iter().zip(vectors) {
@@ -284,7 +330,8 @@ impl TextVectors {
             }
             Err(error @ (ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {
                 batch.iter().for_each(|waiting| state.left_out(&waiting.key, &error));
-                Some(false)
+                // One that refuses a text takes others.
+                Some(matches!(error, ModelError::Refused(_)))
             }
             Err(error) => {
                 batch.into_iter().rev().for_each(|waiting| state.waiting.push_front(waiting));

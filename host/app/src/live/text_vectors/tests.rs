@@ -13,6 +13,10 @@ enum Behaves {
     Unavailable,
     Never,
     RefusesBad,
+    /// Its vectors have one number more.
+    Longer,
+    /// It fails, and not at once.
+    FailsLate,
 }
 
 /// A model whose vector of a text is its number of bytes and 1.
@@ -52,10 +56,15 @@ impl EmbeddingModel for Model {
         if now == Behaves::Never as u8 {
             std::future::pending::<()>().await;
         }
+        if now == Behaves::FailsLate as u8 {
+            tokio::task::yield_now().await;
+            return Err(ModelError::Unavailable("out of order".into()));
+        }
         if now == Behaves::RefusesBad as u8 && texts.iter().any(|text| text.starts_with("bad")) {
             return Err(ModelError::Refused("too long".into()));
         }
-        Ok(texts.iter().map(|text| Embedding::new(&[text.len() as f32, 1.0]).unwrap()).collect())
+        let longer: &[f32] = if now == Behaves::Longer as u8 { &[1.0] } else { &[] };
+        Ok(texts.iter().map(|text| Embedding::new(&[&[text.len() as f32, 1.0], longer].concat()).unwrap()).collect())
     }
 }
 
@@ -128,14 +137,56 @@ async fn a_text_that_is_refused_keeps_no_other_from_its_vector() {
     let vectors = with(&model);
     model.behave(Behaves::RefusesBad);
     vectors.want(["one", "bad", "two"].into_iter());
-    while vectors.make(|| 0).await.is_some() {}
+    assert_eq!(make(&vectors).await, None, "the endpoint is in order");
     assert!(vectors.vector("one").is_some() && vectors.vector("two").is_some() && vectors.vector("bad").is_none());
     assert_eq!(model.asked().len(), 4, "together, then each alone");
-    // It is tried again when it is wanted again.
-    model.behave(Behaves::Well);
+    // Every session of a user wants what is remembered of them.
+    vectors.want(["bad"].into_iter());
+    assert_eq!((make(&vectors).await, model.asked().len()), (None, 0), "it is not sent again");
+    let better = Model::new("better");
+    assert!(vectors.set_model(Some(better)));
     vectors.want(["bad"].into_iter());
     make(&vectors).await;
     assert!(vectors.vector("bad").is_some());
+}
+
+#[tokio::test]
+async fn a_text_of_a_session_that_is_refused_is_no_outage() {
+    let model = Model::new("m");
+    let vectors = with(&model);
+    vectors.want(["known"].into_iter());
+    make(&vectors).await;
+    model.behave(Behaves::RefusesBad);
+    assert_eq!((asked(&vectors, "bad", 0).await, asked(&vectors, "good", 0).await), ("failed", "vector"));
+}
+
+#[tokio::test]
+async fn vectors_are_made_anew_when_an_endpoint_has_another_model() {
+    let model = Model::new("m");
+    let vectors = with(&model);
+    vectors.want(["known"].into_iter());
+    make(&vectors).await;
+    assert!(!vectors.is_emptied());
+    model.behave(Behaves::Longer);
+    assert_eq!(asked(&vectors, "x", 0).await, "vector");
+    assert!(vectors.vector("known").is_none() && vectors.is_emptied() && !vectors.is_emptied());
+    vectors.want(["known"].into_iter());
+    make(&vectors).await;
+    assert_eq!(vectors.vector("known").unwrap().numbers().len(), 3);
+}
+
+#[tokio::test]
+async fn what_a_replaced_model_answers_late_says_nothing_about_the_next_one() {
+    let (late, next) = (Model::new("late"), Model::new("next"));
+    let vectors = with(&late);
+    vectors.want(["known"].into_iter());
+    make(&vectors).await;
+    late.behave(Behaves::FailsLate);
+    let replaced = async { vectors.set_model(Some(next.clone())) };
+    assert_eq!(tokio::join!(asked(&vectors, "x", 0), replaced), ("failed", true));
+    vectors.want(["known"].into_iter());
+    make(&vectors).await;
+    assert_eq!(asked(&vectors, "x", 0).await, "vector", "it does not rest");
 }
 
 #[tokio::test]
