@@ -497,7 +497,12 @@ impl ModelFactory {
             events.event(Event::Warning(Warning::SamplingIgnored { folder, settings: texts.ignored.clone() }));
         }
         let version = options.version.as_deref().map(TinkerVersion::read).transpose()?.flatten();
-        let service = tinker.service(&self.settings, &self.secrets, options.key.clone())?;
+        let service = tinker.service(
+            &self.settings,
+            &self.secrets,
+            options.key.clone(),
+            options.timeout_seconds.map(Duration::from_secs),
+        )?;
         let name = texts.format.name.clone();
         Ok((name, tinker.open(texts, &service, version.as_ref(), options.weights_number)?))
     }

@@ -16,6 +16,7 @@ use clawhost_providers::{
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the text of such a model begins with.
 const KIND: &str = "tinker:";
@@ -123,7 +124,7 @@ impl TinkerModel {
         Ok(texts)
     }
 
-    /// A connection to the service, with the key of the environment if the address may have it.
+    /// A connection to the service, with the key of the environment if the address may have it. `patience`: the longest wait for a result.
     ///
     /// # Errors
     /// The address is invalid, or wants a key and there is none.
@@ -132,13 +133,16 @@ impl TinkerModel {
         settings: &ModelSettings,
         known: &KnownSecrets,
         key: Option<Secret>,
+        patience: Option<Duration>,
     ) -> Result<Arc<TinkerService>, AppError> {
         let (origin, is_own) = tinker_origin(&self.address)?;
         let may_have = is_own || settings.confirmed.iter().any(|confirmed| confirmed == origin);
         let of_environment = || std::env::var(TINKER_KEY).ok().and_then(|text| Secret::new(&text));
         let key = key.or_else(|| of_environment().filter(|_| may_have));
         let config = TinkerConfig::new(self.address.clone(), key);
-        Ok(TinkerService::new(TinkerConfig { known: known.clone(), retries: settings.retries, ..config })?)
+        let (silence, patience) = (config.silence, patience.unwrap_or(config.patience));
+        let (known, retries) = (known.clone(), settings.retries);
+        Ok(TinkerService::new(TinkerConfig { known, retries, patience, silence: silence.min(patience), ..config })?)
     }
 
     /// Opens the model with the weights of a version, or its base model. Its sampling session is open when this returns. `number`: that of the weights in

@@ -19,6 +19,14 @@ pub enum LearnError {
         /// The reason.
         why: String,
     },
+    /// Where a layer computes cannot be reached now. The same may succeed later.
+    #[error("layer {layer} cannot be reached: {why}")]
+    Unavailable {
+        /// The layer's name.
+        layer: String,
+        /// The reason.
+        why: String,
+    },
     /// A layer could not be restored from its own snapshot: its state is unknown, and the run stops.
     #[error(
         "layer {layer} could not be restored ({why}); its state is unknown, so the run stops, and can be resumed from its last checkpoint"

@@ -147,6 +147,9 @@ async fn wrong_answers_of_a_service_are_refused_by_name() {
     };
     bench.stub.change(settled("application/x-protobuf", b"\xff\xff"));
     assert!(why().await.contains("protocol buffer"));
+    // The answer to five tokens is not that long.
+    bench.stub.change(settled("application/x-protobuf", &[0; 2 << 20]));
+    assert!(why().await.contains("has more than 1048656 bytes"));
     bench.stub.change(settled("application/json", b"{}"));
     assert!(why().await.contains("is JSON and no protocol buffer"));
     bench.stub.change(settled("application/json", b"nonsense"));
@@ -181,7 +184,8 @@ async fn a_service_that_fails_or_hangs_is_an_error_within_its_limits() {
     failed("HTTP 302").await;
     bench.stub.change(|_, path, reply| if path == "asample" { Reply::Hang } else { reply });
     assert!(matches!(failed("no answer to ").await, ModelError::Unavailable(_)));
-    let impatient = bench.service(|config| config.patience = Duration::from_millis(300));
+    let (settings, known, patience) = (ModelSettings::default(), KnownSecrets::default(), Duration::from_millis(300));
+    let impatient = bench.model.service(&settings, &known, Secret::new(KEY), Some(patience)).unwrap();
     bench.stub.behave();
     let patient = bench.opened(&impatient).unwrap();
     let not_yet = || Reply::Http(408, "application/json", b"{}".to_vec());
@@ -190,6 +194,22 @@ async fn a_service_that_fails_or_hangs_is_an_error_within_its_limits() {
     assert!(error.contains("no result of asample within 0.3 s"), "{error}");
     bench.stub.behave();
     model.complete(&asked()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_was_started_again_is_asked_in_a_new_session() {
+    let bench = Bench::new();
+    let model = bench.opened(&bench.service(|_| ())).unwrap();
+    let before = model.complete(&asked()).await.unwrap();
+    bench.stub.restart();
+    let request = asked();
+    let after = tokio::join!(model.complete(&request), model.complete(&request), model.complete(&request));
+    for after in [after.0, after.1, after.2] {
+        assert_eq!(after.unwrap().tokens, before.tokens, "the same seed");
+    }
+    let count = |path: &str| bench.stub.requests().iter().filter(|request| request.path == path).count();
+    // Those that lost their session open one together. They learn that the session of the connection is lost by that.
+    assert_eq!((count("create_session"), count("create_sampling_session")), (2, 3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

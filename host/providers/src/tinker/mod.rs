@@ -9,6 +9,7 @@ mod address;
 mod body;
 mod sampling;
 mod service;
+mod session;
 mod training;
 
 pub use address::{TINKER_HOME, TINKER_KEY, tinker_origin};

@@ -1,13 +1,14 @@
 //! Weights of a service that answer.
 
 use super::body::extended;
-use super::service::{Body, Repeat, TinkerService};
+use super::service::{Body, Connection, Refusal, Repeat, TinkerService};
 use async_trait::async_trait;
 use clawhost_core::{ModelError, TaughtToken, Teacher};
 use clawhost_wire::tinker::{STOPPED, SampleResponse, TopkLogprobs, floats, read, tokens};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Mutex;
 
 /// Weights at a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +56,13 @@ pub struct Sampled {
     pub is_stopped: bool,
 }
 
-/// A session of a service that samples from some weights.
+/// A session of a service that samples from some weights. It is opened anew if the service has lost it.
 #[derive(Debug)]
 pub struct TinkerSampler {
     service: Arc<TinkerService>,
-    session: String,
+    weights: TinkerWeights,
+    /// Its name at the service.
+    session: Mutex<String>,
     next: AtomicU64,
     /// Ids are below it.
     vocabulary: usize,
@@ -78,23 +81,44 @@ impl TinkerService {
         weights: TinkerWeights,
         vocabulary: usize,
     ) -> Result<TinkerSampler, ModelError> {
-        let session = self.run(move |connection| async move {
-            let session = connection.session().await?;
-            let weights = match weights {
-                TinkerWeights::Base(name) => json!({ "base_model": name }),
-                TinkerWeights::Path(path) => json!({ "model_path": path }),
-            };
-            let body = extended(
-                weights,
-                json!({
-                    "session_id": session, "sampling_session_seq_id": connection.next_sampler(),
-                    "type": "create_sampling_session",
-                }),
-            );
-            let answer = connection.ask("create_sampling_session", &Body::Json(body), Repeat::Harmless).await?;
-            connection.text(&answer, "sampling_session_id")
-        });
-        Ok(TinkerSampler { service: self.clone(), session: session.await?, next: AtomicU64::new(0), vocabulary })
+        let opening = weights.clone();
+        let session = self.run(move |connection| async move { Ok(opened(&connection, &opening).await?) }).await?;
+        Ok(TinkerSampler {
+            service: self.clone(),
+            weights,
+            session: Mutex::new(session),
+            next: AtomicU64::new(0),
+            vocabulary,
+        })
+    }
+}
+
+/// Opens a session that samples. Returns its name.
+async fn opened(connection: &Arc<Connection>, weights: &TinkerWeights) -> Result<String, Refusal> {
+    let weights = match weights {
+        TinkerWeights::Base(name) => json!({ "base_model": name }),
+        TinkerWeights::Path(path) => json!({ "model_path": path }),
+    };
+    let body = extended(
+        weights,
+        json!({
+            "session_id": connection.session().await?, "sampling_session_seq_id": connection.next_sampler(),
+            "type": "create_sampling_session",
+        }),
+    );
+    let answer = connection.ask("create_sampling_session", &Body::Json(body), Repeat::Harmless).await?;
+    Ok(connection.text(&answer, "sampling_session_id")?)
+}
+
+/// Opens one in the place of a lost one: in the session of the connection, or in another one if the service has lost that, too.
+async fn opened_anew(connection: Arc<Connection>, weights: TinkerWeights) -> Result<String, ModelError> {
+    let of = connection.session().await?;
+    match opened(&connection, &weights).await {
+        Err(refusal) if refusal.is_lost => {
+            connection.lose(&of).await;
+            Ok(opened(&connection, &weights).await?)
+        }
+        other => Ok(other?),
     }
 }
 
@@ -112,20 +136,56 @@ fn rows(topk: &TopkLogprobs) -> Option<Vec<Vec<(u32, f64)>>> {
 }
 
 impl TinkerSampler {
-    async fn asked(&self, body: serde_json::Value, prompt: &[u32]) -> Result<SampleResponse, ModelError> {
-        let own = json!({
-            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": prompt }] },
-            "sampling_session_id": self.session,
-            "seq_id": self.next.fetch_add(1, Ordering::Relaxed),
-            "num_samples": 1,
-            "type": "sample",
-        });
-        let body = extended(body, own);
+    /// The result of a request, which may have so many numbers.
+    async fn asked(
+        &self,
+        body: serde_json::Value,
+        prompt: &[u32],
+        numbers: usize,
+    ) -> Result<SampleResponse, ModelError> {
+        let session = self.session.lock().await.clone();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let body = extended(
+            body,
+            json!({
+                "prompt": { "chunks": [{ "type": "encoded_text", "tokens": prompt }] },
+                "seq_id": number, "num_samples": 1, "type": "sample",
+            }),
+        );
+        match self.asked_in(&session, body.clone(), numbers).await? {
+            Ok(response) => return Ok(response),
+            Err(lost) => tracing::warn!("a sampling session of a Tinker service is opened anew: {lost}"),
+        }
+        let session = self.reopened(session).await?;
+        self.asked_in(&session, body, numbers).await?
+    }
+
+    /// The result of a request in a session. The inner error: the service does not know the session, or has lost the request.
+    async fn asked_in(
+        &self,
+        session: &str,
+        body: serde_json::Value,
+        numbers: usize,
+    ) -> Result<Result<SampleResponse, ModelError>, ModelError> {
+        let body = extended(body, json!({ "sampling_session_id": session }));
         let sampled = self.service.run(move |connection| async move {
-            let bytes = connection.settled_bytes("asample", Body::Json(body), Repeat::Harmless).await?;
-            read::<SampleResponse>(&bytes).map_err(|error| connection.invalid(&error.to_string()))
+            match connection.settled_bytes("asample", Body::Json(body), Repeat::Harmless, numbers).await {
+                Ok(bytes) => read::<SampleResponse>(&bytes).map(Ok).map_err(|why| connection.invalid(&why.to_string())),
+                Err(refusal) if refusal.is_lost => Ok(Err(refusal.error)),
+                Err(refusal) => Err(refusal.error),
+            }
         });
         sampled.await
+    }
+
+    /// A session in the place of one that is lost. Several requests that lost it open one together.
+    async fn reopened(&self, lost: String) -> Result<String, ModelError> {
+        let mut session = self.session.lock().await;
+        if *session == lost {
+            let weights = self.weights.clone();
+            *session = self.service.run(move |connection| opened_anew(connection, weights)).await?;
+        }
+        Ok(session.clone())
     }
 
     fn invalid(&self, why: &str) -> ModelError {
@@ -145,7 +205,8 @@ impl TinkerSampler {
             "top_k": request.top_k.map_or(-1, |top_k| i64::try_from(top_k).unwrap_or(-1)),
             "top_p": request.top_p,
         });
-        let response = self.asked(json!({ "sampling_params": params }), &request.prompt).await?;
+        let response =
+            self.asked(json!({ "sampling_params": params }), &request.prompt, 2 * request.max_tokens).await?;
         let [sequence] = response.sequences.as_slice() else {
             return Err(self.invalid(&format!("{} answers, and one was requested", response.sequences.len())));
         };
@@ -180,7 +241,8 @@ impl Teacher for TinkerSampler {
         let body = json!({
             "sampling_params": { "max_tokens": 1, "temperature": 1.0 }, "prompt_logprobs": true, "topk_prompt_logprobs": likely,
         });
-        let response = self.asked(body, given).await?;
+        let numbers = given.len().saturating_mul(2 * usize::from(likely) + 2);
+        let response = self.asked(body, given, numbers).await?;
         let logprobs = floats(response.prompt_logprobs.as_deref().unwrap_or_default()).unwrap_or_default();
         if logprobs.len() != given.len() || logprobs.iter().skip(1).any(|one| !one.is_finite()) {
             return Err(self.invalid("expected a finite log-prob of every given token"));

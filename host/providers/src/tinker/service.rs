@@ -1,7 +1,8 @@
-//! The connection to a service: its session, requests, and the promises that they get.
+//! The connection to a service: requests, and the promises that they get.
 
 use super::address::base;
 use super::body::{Broken, cause, clean, said, whole};
+use super::session::Session;
 use crate::ProviderError;
 use clawhost_core::{KnownSecrets, ModelError, Secret, Secrets};
 use clawhost_wire::tinker::PROTOBUF;
@@ -12,7 +13,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex;
 use url::Url;
 
 /// The path of questions for a promise.
@@ -22,12 +23,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; doubled each time.
 const FIRST_REST: Duration = Duration::from_millis(250);
-/// How often a session says that it is there: as the SDK of Tinker does.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Largest body of an answer in JSON.
 const JSON_BYTES: usize = 1 << 20;
-/// Largest body in protocol buffers: log-probs of what is sent at once, with room.
-const PROTOBUF_BYTES: usize = 64 << 20;
+/// Bytes of a protocol buffer beside the numbers that were asked for: names and metrics.
+const PROTOBUF_BYTES: usize = 1 << 20;
+/// Most bytes of a number.
+const NUMBER_BYTES: usize = 8;
 
 /// How a service is asked.
 #[derive(Debug, Clone)]
@@ -79,6 +80,35 @@ impl Drop for TinkerService {
     }
 }
 
+/// Why a request has no result.
+pub(super) struct Refusal {
+    pub(super) error: ModelError,
+    /// Whether the service does not know, or no longer, what was named: a service that was started again has no sessions and no models in training.
+    pub(super) is_lost: bool,
+}
+
+impl Refusal {
+    /// The error, where what is lost can be made anew: it says nothing about the request.
+    pub(super) fn passing(self) -> ModelError {
+        match self.error {
+            ModelError::Refused(why) if self.is_lost => ModelError::Unavailable(why),
+            error => error,
+        }
+    }
+}
+
+impl From<ModelError> for Refusal {
+    fn from(error: ModelError) -> Self {
+        Self { error, is_lost: false }
+    }
+}
+
+impl From<Refusal> for ModelError {
+    fn from(refusal: Refusal) -> Self {
+        refusal.error
+    }
+}
+
 /// What answers a promise.
 pub(super) enum Settled {
     Json(Value),
@@ -105,7 +135,8 @@ pub(super) struct Connection {
     config: TinkerConfig,
     base: Url,
     client: reqwest::Client,
-    session: OnceCell<String>,
+    /// The session that lives. `None`: none has begun, or the service has lost it.
+    pub(super) session: Mutex<Option<Session>>,
     models: AtomicU64,
     samplers: AtomicU64,
 }
@@ -117,7 +148,7 @@ impl std::fmt::Debug for Connection {
 }
 
 /// Ends a task whose result nobody waits for.
-struct Abort(tokio::task::AbortHandle);
+pub(super) struct Abort(pub(super) tokio::task::AbortHandle);
 
 impl Drop for Abort {
     fn drop(&mut self) {
@@ -162,7 +193,7 @@ impl TinkerService {
             .enable_all()
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        let (session, models, samplers) = (OnceCell::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let (session, models, samplers) = (Mutex::new(None), AtomicU64::new(0), AtomicU64::new(0));
         let connection = Arc::new(Connection { config, base, client, session, models, samplers });
         Ok(Arc::new(Self { connection, runtime: Some(runtime) }))
     }
@@ -209,7 +240,13 @@ enum Failed {
     /// Another may succeed. Whether the request may have arrived.
     Again(ModelError, bool),
     /// Another would fail, too.
-    Final(ModelError),
+    Final(Refusal),
+}
+
+impl Failed {
+    fn last(error: ModelError) -> Self {
+        Self::Final(error.into())
+    }
 }
 
 impl Connection {
@@ -225,30 +262,6 @@ impl Connection {
     fn at(&self, text: &str) -> String {
         let (host, port) = (self.base.host_str().unwrap_or("?"), self.base.port_or_known_default().unwrap_or(0));
         format!("{host}:{port}: {}", self.clean(text))
-    }
-
-    /// The session, which begins with its first use and is kept alive from then on.
-    pub(super) async fn session(self: &Arc<Self>) -> Result<&str, ModelError> {
-        let begin = || async {
-            let body = json!({
-                "tags": ["clawhost"], "user_metadata": null, "sdk_version": env!("CARGO_PKG_VERSION"), "type": "create_session",
-            });
-            let answer = self.ask("create_session", &Body::Json(body), Repeat::Harmless).await?;
-            let session = self.text(&answer, "session_id")?;
-            let connection = Arc::downgrade(self);
-            let body = Body::Json(json!({ "session_id": session, "type": "session_heartbeat" }));
-            tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(HEARTBEAT).await;
-                    let Some(connection) = connection.upgrade() else { return };
-                    if let Err(error) = connection.ask("session_heartbeat", &body, Repeat::Harmless).await {
-                        tracing::debug!("a session of a Tinker service: {error}");
-                    }
-                }
-            });
-            Ok(session)
-        };
-        Ok(self.session.get_or_try_init(begin).await?.as_str())
     }
 
     /// The number of the next model in training.
@@ -272,23 +285,24 @@ impl Connection {
         ModelError::InvalidResponse(self.at(why))
     }
 
-    /// Sends a request, and waits for its result.
-    pub(super) async fn settled(&self, path: &str, body: Body, repeat: Repeat) -> Result<Settled, ModelError> {
+    /// Sends a request, and waits for its result: at most `most` bytes, if it is a protocol buffer.
+    async fn settled(&self, path: &str, body: Body, repeat: Repeat, most: usize) -> Result<Settled, Refusal> {
         let patience = self.config.patience;
-        match tokio::time::timeout(patience, self.promise(path, body, repeat)).await {
+        match tokio::time::timeout(patience, self.promise(path, body, repeat, most)).await {
             Ok(settled) => settled,
-            Err(_) => Err(ModelError::Unavailable(
-                self.at(&format!("no result of {path} within {} s", patience.as_secs_f64())),
-            )),
+            Err(_) => {
+                let why = format!("no result of {path} within {} s", patience.as_secs_f64());
+                Err(ModelError::Unavailable(self.at(&why)).into())
+            }
         }
     }
 
-    async fn promise(&self, path: &str, body: Body, repeat: Repeat) -> Result<Settled, ModelError> {
+    async fn promise(&self, path: &str, body: Body, repeat: Repeat, most: usize) -> Result<Settled, Refusal> {
         let promise = self.ask(path, &body, repeat).await?;
         let request = Body::Json(json!({ "request_id": self.text(&promise, "request_id")? }));
         let (mut pause, mut failures) = (FIRST_PAUSE, 0);
         loop {
-            match self.attempt(RETRIEVE, &request).await {
+            match self.attempt(RETRIEVE, &request, most).await {
                 Ok(None) => {
                     failures = 0;
                     tokio::time::sleep(pause).await;
@@ -297,7 +311,7 @@ impl Connection {
                 Ok(Some(Settled::Json(answer))) => {
                     if answer.get("error").is_some() {
                         let why = said(answer.to_string().as_bytes());
-                        return Err(ModelError::Refused(self.at(&format!("{path} failed: {why}"))));
+                        return Err(ModelError::Refused(self.at(&format!("{path} failed: {why}"))).into());
                     }
                     return Ok(Settled::Json(answer));
                 }
@@ -308,39 +322,48 @@ impl Connection {
     }
 
     /// The result of a request as JSON.
-    pub(super) async fn settled_json(&self, path: &str, body: Body, repeat: Repeat) -> Result<Value, ModelError> {
-        match self.settled(path, body, repeat).await? {
+    pub(super) async fn settled_json(&self, path: &str, body: Body, repeat: Repeat) -> Result<Value, Refusal> {
+        match self.settled(path, body, repeat, 0).await? {
             Settled::Json(answer) => Ok(answer),
-            Settled::Protobuf(_) => Err(self.invalid(&format!("the result of {path} is no JSON"))),
+            Settled::Protobuf(_) => Err(self.invalid(&format!("the result of {path} is no JSON")).into()),
         }
     }
 
-    /// The result of a request as a protocol buffer.
-    pub(super) async fn settled_bytes(&self, path: &str, body: Body, repeat: Repeat) -> Result<Vec<u8>, ModelError> {
-        match self.settled(path, body, repeat).await? {
+    /// The result of a request as a protocol buffer. `numbers`: those that it may have, of at most 8 bytes.
+    pub(super) async fn settled_bytes(
+        &self,
+        path: &str,
+        body: Body,
+        repeat: Repeat,
+        numbers: usize,
+    ) -> Result<Vec<u8>, Refusal> {
+        let most = numbers.saturating_mul(NUMBER_BYTES).saturating_add(PROTOBUF_BYTES);
+        match self.settled(path, body, repeat, most).await? {
             Settled::Protobuf(bytes) => Ok(bytes),
-            Settled::Json(_) => Err(self.invalid(&format!("the result of {path} is JSON and no protocol buffer"))),
+            Settled::Json(_) => {
+                Err(self.invalid(&format!("the result of {path} is JSON and no protocol buffer")).into())
+            }
         }
     }
 
     /// Sends a request that is answered at once, in JSON.
-    pub(super) async fn ask(&self, path: &str, body: &Body, repeat: Repeat) -> Result<Value, ModelError> {
+    pub(super) async fn ask(&self, path: &str, body: &Body, repeat: Repeat) -> Result<Value, Refusal> {
         let mut failures = 0;
         loop {
-            match self.attempt(path, body).await {
+            match self.attempt(path, body, 0).await {
                 Ok(Some(Settled::Json(answer))) => return Ok(answer),
-                Ok(_) => return Err(self.invalid(&format!("{path} was not answered in JSON"))),
+                Ok(_) => return Err(self.invalid(&format!("{path} was not answered in JSON")).into()),
                 Err(failed) => self.again(failed, &mut failures, repeat).await?,
             }
         }
     }
 
     /// Waits before the next attempt.
-    async fn again(&self, failed: Failed, failures: &mut u32, repeat: Repeat) -> Result<(), ModelError> {
+    async fn again(&self, failed: Failed, failures: &mut u32, repeat: Repeat) -> Result<(), Refusal> {
         match failed {
-            Failed::Final(error) => Err(error),
-            Failed::Again(error, may_count) if may_count && repeat == Repeat::Never => Err(error),
-            Failed::Again(error, _) if *failures >= self.config.retries => Err(error),
+            Failed::Final(refusal) => Err(refusal),
+            Failed::Again(error, may_count) if may_count && repeat == Repeat::Never => Err(error.into()),
+            Failed::Again(error, _) if *failures >= self.config.retries => Err(error.into()),
             Failed::Again(error, _) => {
                 tracing::debug!(%error, "asking a Tinker service again");
                 tokio::time::sleep(FIRST_REST.saturating_mul(2u32.saturating_pow(*failures))).await;
@@ -350,9 +373,9 @@ impl Connection {
         }
     }
 
-    /// One attempt. `None`: there is no result yet.
-    async fn attempt(&self, path: &str, body: &Body) -> Result<Option<Settled>, Failed> {
-        let url = self.base.join(path).map_err(|error| Failed::Final(self.invalid(&error.to_string())))?;
+    /// One attempt. `None`: there is no result yet. `most`: bytes of a protocol buffer.
+    async fn attempt(&self, path: &str, body: &Body, most: usize) -> Result<Option<Settled>, Failed> {
+        let url = self.base.join(path).map_err(|error| Failed::last(self.invalid(&error.to_string())))?;
         let request = self.client.request(Method::POST, url).header(ACCEPT, format!("{PROTOBUF}, application/json"));
         let request = match body {
             Body::Json(body) => request.json(body),
@@ -378,11 +401,11 @@ impl Connection {
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_protobuf = kind.contains(PROTOBUF) && status.is_success();
-        let most = if is_protobuf { PROTOBUF_BYTES } else { JSON_BYTES };
+        let most = if is_protobuf { most } else { JSON_BYTES };
         let bytes = match whole(response, most, silence).await {
             Ok(bytes) => bytes,
             Err(Broken::Long(most)) => {
-                return Err(Failed::Final(self.invalid(&format!("the answer to {path} has more than {most} bytes"))));
+                return Err(Failed::last(self.invalid(&format!("the answer to {path} has more than {most} bytes"))));
             }
             Err(Broken::Off(why)) => {
                 return Err(Failed::Again(unavailable(format!("the answer broke off: {why}")), true));
@@ -395,7 +418,7 @@ impl Connection {
             return Ok(Some(Settled::Protobuf(bytes)));
         }
         let answer: Value = serde_json::from_slice(&bytes)
-            .map_err(|_| Failed::Final(self.invalid(&format!("the answer to {path} is no JSON: {}", said(&bytes)))))?;
+            .map_err(|_| Failed::last(self.invalid(&format!("the answer to {path} is no JSON: {}", said(&bytes)))))?;
         Ok((answer.get("type").and_then(Value::as_str) != Some("try_again")).then_some(Settled::Json(answer)))
     }
 
@@ -407,17 +430,19 @@ impl Connection {
             StatusCode::REQUEST_TIMEOUT => Err(Failed::Again(ModelError::Unavailable(why), true)),
             StatusCode::TOO_MANY_REQUESTS => Err(Failed::Again(ModelError::Unavailable(why), false)),
             StatusCode::GONE => {
-                Err(Failed::Final(ModelError::Unavailable(format!("{why}; the service has lost the request"))))
+                let error = ModelError::Unavailable(format!("{why}; the service has lost the request"));
+                Err(Failed::Final(Refusal { error, is_lost: true }))
             }
+            StatusCode::NOT_FOUND => Err(Failed::Final(Refusal { error: ModelError::Refused(why), is_lost: true })),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let remedy = match self.config.key {
                     Some(_) => "the service did not accept the key",
                     None => "the service wants a key, and none was sent",
                 };
-                Err(Failed::Final(ModelError::Refused(format!("{why}; {remedy}"))))
+                Err(Failed::last(ModelError::Refused(format!("{why}; {remedy}"))))
             }
             status if status.is_server_error() => Err(Failed::Again(ModelError::Unavailable(why), true)),
-            _ => Err(Failed::Final(ModelError::Refused(why))),
+            _ => Err(Failed::last(ModelError::Refused(why))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A model in training at a service.
 
 use super::body::extended;
-use super::service::{Body, Connection, Repeat, TinkerService};
+use super::service::{Body, Connection, Refusal, Repeat, TinkerService};
 use clawhost_core::ModelError;
 use clawhost_wire::tinker::{Datum, ForwardBackwardOutput, ForwardBackwardRequest, read};
 use serde_json::{Value, json};
@@ -13,6 +13,8 @@ const DATA_AT_ONCE: usize = 1024;
 const BYTES_AT_ONCE: usize = 5_000_000;
 /// Bytes of a token in a request: its id, its target and its weight.
 const TOKEN_BYTES: usize = 16;
+/// What the answer about a datum takes beside its log-probs, in numbers.
+const DATUM_NUMBERS: usize = 16;
 /// The loss of every pass: the weighted sum of log-probs, whose derivatives are the weights.
 const LOSS: &str = "cross_entropy";
 
@@ -125,10 +127,12 @@ impl TinkerTraining {
                 loss_fn: LOSS.to_owned(),
                 forward_only,
             };
+            let numbers = sent.iter().map(|count| count.saturating_add(DATUM_NUMBERS)).sum();
             let repeat = if forward_only { Repeat::Harmless } else { Repeat::Never };
             let pass = self.service.run(move |connection| async move {
                 let body = Body::Protobuf(request.to_bytes());
-                let bytes = connection.settled_bytes("forward_backward", body, repeat).await?;
+                let settled = connection.settled_bytes("forward_backward", body, repeat, numbers).await;
+                let bytes = settled.map_err(Refusal::passing)?;
                 checked(&connection, &bytes, &sent)
             });
             all.extend(pass.await?);
@@ -155,7 +159,9 @@ impl TinkerTraining {
     async fn change(&self, path: &'static str, body: Value, repeat: Repeat) -> Result<Value, ModelError> {
         let body = extended(body, json!({ "model_id": self.id, "seq_id": self.next(), "type": path }));
         self.service
-            .run(move |connection| async move { connection.settled_json(path, Body::Json(body), repeat).await })
+            .run(move |connection| async move {
+                connection.settled_json(path, Body::Json(body), repeat).await.map_err(Refusal::passing)
+            })
             .await
     }
 
@@ -204,7 +210,7 @@ impl TinkerTraining {
     pub async fn unload(&self) {
         let body = Body::Json(json!({ "model_id": self.id, "type": "unload_model" }));
         let done = self.service.run(move |connection| async move {
-            connection.settled_json("unload_model", body, Repeat::Harmless).await
+            Ok(connection.settled_json("unload_model", body, Repeat::Harmless).await?)
         });
         if let Err(error) = done.await {
             tracing::debug!("a model of a Tinker service stays in its memory: {error}");

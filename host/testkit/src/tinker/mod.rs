@@ -13,7 +13,8 @@ use clawhost_wire::tinker::{ForwardBackwardRequest, PROTOBUF};
 use http::Server;
 use prost::Message as _;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use training::{Training, sample, sampler};
 
@@ -52,6 +53,9 @@ struct Service {
     saved: Mutex<BTreeMap<String, Saved>>,
     samplers: Mutex<BTreeMap<String, Arc<LocalModel>>>,
     promises: Mutex<BTreeMap<String, Promise>>,
+    sessions: Mutex<BTreeSet<String>>,
+    /// Sessions and samplers so far.
+    count: AtomicU64,
     requests: Mutex<Vec<Request>>,
     change: Mutex<Option<Arc<Change>>>,
 }
@@ -84,6 +88,8 @@ impl TinkerStub {
             saved: Mutex::default(),
             samplers: Mutex::default(),
             promises: Mutex::default(),
+            sessions: Mutex::default(),
+            count: AtomicU64::new(0),
             requests: Mutex::default(),
             change: Mutex::default(),
         });
@@ -110,6 +116,14 @@ impl TinkerStub {
     /// The requests so far, without the prefix of their paths.
     pub fn requests(&self) -> Vec<Request> {
         self.service.requests.lock().unwrap().clone()
+    }
+
+    /// As after a new start of the service: what was kept is there, and nobody is known.
+    pub fn restart(&self) {
+        self.service.sessions.lock().unwrap().clear();
+        self.service.models.lock().unwrap().clear();
+        self.service.samplers.lock().unwrap().clear();
+        self.service.promises.lock().unwrap().clear();
     }
 
     /// The weights that were kept for sampling under a path.
@@ -160,7 +174,7 @@ impl Service {
 
     fn promised(&self, path: &str, more: Value, reply: Reply) -> Reply {
         let mut promises = self.promises.lock().unwrap();
-        let id = format!("r-{}", promises.len());
+        let id = format!("r-{}", self.count.fetch_add(1, Ordering::Relaxed));
         promises.insert(id.clone(), Promise { path: path.to_owned(), reply, fetched: 0 });
         let mut promise = more;
         promise["request_id"] = id.into();
@@ -186,7 +200,16 @@ impl Service {
             "client/config" | "client/dynamic_config" => answer(&json!({})),
             "healthz" => answer(&json!({ "status": "ok" })),
             "get_server_capabilities" => answer(&json!({ "supported_models": [{ "model_name": TINKER_BASE }] })),
-            "create_session" => answer(&json!({ "session_id": "s-1", "type": "create_session" })),
+            "create_session" => {
+                let id = format!("s-{}", self.count.fetch_add(1, Ordering::Relaxed));
+                self.sessions.lock().unwrap().insert(id.clone());
+                answer(&json!({ "session_id": id, "type": "create_session" }))
+            }
+            "session_heartbeat" | "create_sampling_session" | "create_model"
+                if !self.sessions.lock().unwrap().contains(&text(&body, "session_id")) =>
+            {
+                Reply::Http(404, JSON, b"{\"detail\": \"there is no such session\"}".to_vec())
+            }
             "session_heartbeat" => answer(&json!({ "type": "session_heartbeat" })),
             "telemetry" => answer(&json!({ "status": "accepted" })),
             "create_model" => self.created(&body),
@@ -257,7 +280,9 @@ impl Service {
     }
 
     fn in_order(&self, id: &str, number: i64, act: impl FnOnce(&mut Training) -> Result<Reply, String>) -> Reply {
-        let Some(model) = self.models.lock().unwrap().get(id).cloned() else { return failed("there is no such model") };
+        let Some(model) = self.models.lock().unwrap().get(id).cloned() else {
+            return Reply::Http(404, JSON, b"{\"detail\": \"there is no such model\"}".to_vec());
+        };
         let mut model = model.lock().unwrap();
         model.take(number).and_then(|()| act(&mut model)).unwrap_or_else(|why| failed(&why))
     }
@@ -287,19 +312,19 @@ impl Service {
         let Some(weights) = weights else {
             return Reply::Http(404, JSON, b"{\"detail\": \"there are no such weights\"}".to_vec());
         };
-        let mut samplers = self.samplers.lock().unwrap();
-        let id = format!("sampling-{}", samplers.len());
-        samplers.insert(id.clone(), sampler(&self.base, weights));
+        let id = format!("sampling-{}", self.count.fetch_add(1, Ordering::Relaxed));
+        self.samplers.lock().unwrap().insert(id.clone(), sampler(&self.base, weights));
         answer(&json!({ "sampling_session_id": id, "type": "create_sampling_session" }))
     }
 
     fn sampled(&self, body: &Value) -> Reply {
-        let model = self.samplers.lock().unwrap().get(&text(body, "sampling_session_id")).cloned();
-        let reply =
-            match model.ok_or_else(|| "there is no such session".to_owned()).and_then(|model| sample(&model, body)) {
-                Ok(response) => Reply::Http(200, PROTOBUF, response.encode_to_vec()),
-                Err(why) => failed(&why),
-            };
+        let Some(model) = self.samplers.lock().unwrap().get(&text(body, "sampling_session_id")).cloned() else {
+            return Reply::Http(404, JSON, b"{\"detail\": \"there is no such sampling session\"}".to_vec());
+        };
+        let reply = match sample(&model, body) {
+            Ok(response) => Reply::Http(200, PROTOBUF, response.encode_to_vec()),
+            Err(why) => failed(&why),
+        };
         let count = body["num_samples"].as_u64().unwrap_or(1);
         let ids: Vec<String> = (0..count).map(|number| format!("{}-{number}", body["seq_id"])).collect();
         self.promised("asample", json!({ "sample_sequence_ids": ids }), reply)

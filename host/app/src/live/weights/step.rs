@@ -130,7 +130,10 @@ pub(super) trait Steppable {
     /// As [`clawhost_learn::Layer::optim_step`].
     async fn optim_step(&mut self) -> Result<Step, LearnError>;
     /// The log-probs of all tokens that were sampled in a batch, under the current weights. `None`: they cannot be computed.
-    async fn logprobs(&self, batch: &Batch) -> Option<Vec<f64>>;
+    ///
+    /// # Errors
+    /// [`LearnError::Unavailable`].
+    async fn logprobs(&self, batch: &Batch) -> Result<Option<Vec<f64>>, LearnError>;
 }
 
 #[async_trait(?Send)]
@@ -158,24 +161,26 @@ impl Steppable for Learner {
         self.layer.optim_step()
     }
 
-    async fn logprobs(&self, batch: &Batch) -> Option<Vec<f64>> {
+    async fn logprobs(&self, batch: &Batch) -> Result<Option<Vec<f64>>, LearnError> {
         let calls = TokenCalls::new(self.model.clone());
         let members = batch.groups.iter().flat_map(|group| &group.members);
         let mut all = Vec::new();
         for generated in members.filter_map(|member| member.generated.as_ref()) {
             for sequence in &generated.sequences {
-                let scored = calls.teach(&sequence.tokens, generated.logprob_temperature(), 0).await.ok()?;
+                let scored = calls.teach(&sequence.tokens, generated.logprob_temperature(), 0).await;
+                let Ok(scored) = scored else { return Ok(None) };
                 all.extend(sequence.of_sampled(scored).map(|token| token.logprob));
             }
         }
-        Some(all)
+        Ok(Some(all))
     }
 }
 
 /// Takes a step over some sessions, all or nothing. `number`: of the version that it may make.
 ///
 /// # Errors
-/// The teacher does not answer, or the weights cannot be restored.
+/// The teacher does not answer, or what computes cannot be reached: the sessions may be taken again, by weights that are opened anew. Or the weights cannot be
+/// restored.
 pub(super) async fn step<W: Steppable>(
     weights: &mut W,
     learns: (LiveSignal, &dyn Teacher),
@@ -184,21 +189,19 @@ pub(super) async fn step<W: Steppable>(
 ) -> Result<Stepped, AppError> {
     let earlier = weights.snapshot().await?;
     let batch = batch(weights, learns, number, sessions).await?;
-    let logprobs = weights.logprobs(&batch).await;
-    let stepped = match forward(weights, &batch, logprobs).await {
+    let stepped = match forward(weights, &batch).await {
         Ok(Stepped::Taken(metrics)) => return Ok(Stepped::Taken(metrics)),
         Ok(other) => other,
+        // Nothing is known of these sessions.
+        Err(error @ LearnError::Unavailable { .. }) => return Err(failed(error)),
         Err(error) => Stepped::Refused(error.to_string()),
     };
     weights.restore(earlier).await?;
     Ok(stepped)
 }
 
-async fn forward<W: Steppable>(
-    weights: &mut W,
-    batch: &Batch,
-    earlier: Option<Vec<f64>>,
-) -> Result<Stepped, LearnError> {
+async fn forward<W: Steppable>(weights: &mut W, batch: &Batch) -> Result<Stepped, LearnError> {
+    let earlier = weights.logprobs(batch).await?;
     let forward = weights.forward_backward(batch).await?;
     let mut metrics = forward.metrics;
     let step = weights.optim_step().await?;
@@ -206,7 +209,7 @@ async fn forward<W: Steppable>(
         return Ok(Stepped::Nothing(metrics));
     }
     metrics.merge(step.metrics);
-    let later = weights.logprobs(batch).await;
+    let later = weights.logprobs(batch).await?;
     match earlier.zip(later).and_then(|(earlier, later)| divergence(&earlier, &later)) {
         Some(divergence) if divergence <= LARGEST_DIVERGENCE => Ok(Stepped::Taken(metrics)),
         Some(divergence) => Ok(Stepped::Refused(format!(

@@ -56,6 +56,14 @@ fn refused(error: impl std::fmt::Display) -> LearnError {
     LearnError::Layer { layer: "weights".into(), why: error.to_string() }
 }
 
+/// A failure of the service. One that may pass says nothing about the sessions.
+fn of_service(error: ModelError) -> LearnError {
+    match error {
+        ModelError::Unavailable(why) => LearnError::Unavailable { layer: "weights".into(), why },
+        error => refused(error),
+    }
+}
+
 /// Tokens of a sequence that are scored beside the trained ones: the largest number at a position.
 fn ranks(sequence: &Sequence) -> usize {
     let mut counts = BTreeMap::<usize, usize>::new();
@@ -191,7 +199,7 @@ impl TinkerLearner {
     ) -> Result<(f64, Metrics, Vec<TokenScores>), LearnError> {
         let parts: Vec<&[Sequence]> =
             numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect();
-        let columns = self.columns(&parts).await.map_err(refused)?;
+        let columns = self.columns(&parts).await.map_err(of_service)?;
         let step = experience.step(numbers)?;
         let evaluations: Vec<Evaluation<'_>> = columns
             .iter()
@@ -217,7 +225,7 @@ impl TinkerLearner {
                 all.extend(data(sequence, &weights.collect::<Vec<f64>>()));
             }
         }
-        self.training.forward_backward(all).await.map_err(refused)?;
+        self.training.forward_backward(all).await.map_err(of_service)?;
         Ok((outcome.loss, outcome.metrics, columns))
     }
 
@@ -231,7 +239,7 @@ impl TinkerLearner {
             weight_decay: settings.weight_decay,
             clip: settings.clip,
         };
-        self.training.optim_step(params).await.map_err(refused)
+        self.training.optim_step(params).await.map_err(of_service)
     }
 
     /// Log-probs of what older weights generated, under the current ones.
@@ -244,7 +252,7 @@ impl TinkerLearner {
             }
         }
         let units: Vec<&[Sequence]> = late.iter().map(|(_, unit)| unit.as_slice()).collect();
-        let columns = self.columns(&units).await.map_err(refused)?;
+        let columns = self.columns(&units).await.map_err(of_service)?;
         Ok(late.iter().zip(columns).map(|((name, _), column)| (name.clone(), column.logprobs)).collect())
     }
 }
@@ -325,15 +333,19 @@ impl Steppable for TinkerLearner {
         Ok(Step { updates: taken, metrics, events: Vec::new() })
     }
 
-    async fn logprobs(&self, batch: &Batch) -> Option<Vec<f64>> {
+    async fn logprobs(&self, batch: &Batch) -> Result<Option<Vec<f64>>, LearnError> {
         let mut units = Vec::new();
         for member in batch.groups.iter().flat_map(|group| &group.members) {
-            let plain = Generated { taught: Vec::new(), ..(**member.generated.as_ref()?).clone() };
-            units.push(sequences(&plain).ok()?);
+            let Some(generated) = &member.generated else { return Ok(None) };
+            let plain = Generated { taught: Vec::new(), ..(**generated).clone() };
+            units.push(sequences(&plain)?);
         }
         let units: Vec<&[Sequence]> = units.iter().map(Vec::as_slice).collect();
-        let columns = self.columns(&units).await.ok()?;
-        Some(columns.into_iter().flat_map(|column| column.logprobs).collect())
+        match self.columns(&units).await.map_err(of_service) {
+            Ok(columns) => Ok(Some(columns.into_iter().flat_map(|column| column.logprobs).collect())),
+            Err(error @ LearnError::Unavailable { .. }) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::TinkerLearner;
 use crate::live::weights::backend::{Base, Made, NewVersion, Start, WeightsBackend};
 use crate::live::weights::section::WeightsPlan;
-use crate::live::weights::step::{Aged, Stepped, step};
+use crate::live::weights::step::{Aged, Stepped, failed, step};
 use crate::models::ModelSettings;
 use crate::tinker::{TinkerModel, TinkerVersion};
 use crate::{AppError, RequestError, Workspace};
@@ -76,9 +76,12 @@ impl WeightsBackend for TinkerBackend {
     fn step(&self, start: &Start, mut sessions: Vec<Aged>) -> Result<Made, AppError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AppError::Host(format!("training cannot begin: {error}")))?;
-        let version =
-            start.folder.as_ref().map(|folder| TinkerVersion::read(&folder.join(PART))).transpose()?.flatten();
-        let service = self.model.service(&self.models, &self.secrets, self.key.clone())?;
+        let version = start.folder.as_ref().map(|folder| {
+            let missing = || failed(format!("version {} does not say where its weights are", start.number));
+            TinkerVersion::read(&folder.join(PART))?.ok_or_else(missing)
+        });
+        let version = version.transpose()?;
+        let service = self.model.service(&self.models, &self.secrets, self.key.clone(), None)?;
         let model = self.model.open(self.model.texts(&self.models)?, &service, version.as_ref(), start.number)?;
         // A service scores at temperature 1.
         sessions.retain(|(session, _)| session.generated.temperature.to_bits() == 1.0_f32.to_bits());

@@ -13,6 +13,7 @@ use clawhost_core::{KnownSecrets, derive_seed};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::{AdapterSettings, HostDecoder, Learned, LocalModel, ModelFolder};
 use clawhost_testkit::{Reply, Stage, TINKER_BASE, TinkerStub};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn likely_tokens_are_targets_of_further_data_with_the_same_input() {
@@ -53,7 +54,7 @@ impl Bench {
         let stub = TinkerStub::start(base.clone(), None);
         let spec = format!("tinker:{TINKER_BASE}={}@{}", folder.path().display(), stub.address());
         let model = TinkerModel::of(&spec).unwrap().unwrap();
-        let service = model.service(&ModelSettings::default(), &KnownSecrets::default(), None).unwrap();
+        let service = model.service(&ModelSettings::default(), &KnownSecrets::default(), None, None).unwrap();
         Self { stub, base, model, service, _folder: folder }
     }
 
@@ -215,10 +216,43 @@ async fn wrong_numbers_of_a_service_take_the_step_back() {
     };
     check(nan, "log-probs of 1 sequences, and 8 were sent").await;
     check(
-        |_, path, reply| if path == "optim_step" { Reply::Http(500, "text/plain", b"no".to_vec()) } else { reply },
-        "HTTP 500: no",
+        |_, path, reply| if path == "optim_step" { Reply::Http(400, "text/plain", b"no".to_vec()) } else { reply },
+        "HTTP 400: no",
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_a_service_takes_no_step_so_that_the_sessions_are_taken_again() {
+    let bench = Bench::new(7);
+    let plan = adapter_plan("binary", 0.01);
+    // The log-probs before, the pass, the step, and the log-probs after it.
+    for failing in 0..4 {
+        bench.stub.behave();
+        let mut learner = bench.learner(None, 0, &plan).await;
+        let sessions = aged(sessions(&*learner.model, 0..8, "binary", 1).await);
+        let teacher = learner.model.engine().sampler().clone();
+        let count = AtomicUsize::new(0);
+        bench.stub.change(move |stage, path, reply| {
+            let computes = stage == Stage::Posted && ["forward_backward", "optim_step"].contains(&path);
+            match computes && count.fetch_add(1, Ordering::Relaxed) == failing {
+                true => Reply::Http(410, "text/plain", b"down".to_vec()),
+                false => reply,
+            }
+        });
+        let stepped = step(&mut learner, (plan.signal, &*teacher), 1, sessions).await;
+        let why = stepped.map_err(|error| error.to_string()).unwrap_err();
+        assert!(why.contains("cannot be reached") && why.contains("HTTP 410: down"), "{failing}: {why}");
+    }
+    bench.stub.behave();
+    // A service that was started again knows no model in training.
+    let mut learner = bench.learner(None, 0, &plan).await;
+    let sessions = aged(sessions(&*learner.model, 0..8, "binary", 1).await);
+    let teacher = learner.model.engine().sampler().clone();
+    bench.stub.restart();
+    let stepped = step(&mut learner, (plan.signal, &*teacher), 1, sessions).await;
+    let why = stepped.map_err(|error| error.to_string()).unwrap_err();
+    assert!(why.contains("HTTP 404: there is no such model"), "{why}");
 }
 
 impl TinkerLearner {
