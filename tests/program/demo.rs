@@ -304,6 +304,19 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
 }
 
 #[test]
+fn the_live_demo_proves_that_a_gateway_learns_from_its_users_and_the_controls_do_not() {
+    let Some(bench) = Bench::new("the_whole_live_demo") else { return };
+    let guests = bench.guests.display().to_string();
+    let shown = bench.json(&["demo", "live", "--plugins", &guests]);
+    let live = &shown["live"];
+    let of = |arm: &str, name: &str| live[arm][name].as_f64().unwrap_or_else(|| panic!("{arm} {name}: {live}"));
+    for control in ["heldout_before", "shuffled_after", "skills_off_after", "silent_after"] {
+        assert!(of("heldout_after", "low") > of(control, "high"), "{control}: {live}");
+    }
+    assert_eq!(live["requests_refused"], 0);
+}
+
+#[test]
 fn a_live_demo_of_one_round_has_all_figures_and_proves_nothing() {
     let Some(bench) = Bench::new("the_live_demo") else { return };
     let guests = bench.guests.display().to_string();

@@ -33,6 +33,9 @@ const AT_ONCE: usize = 8;
 /// Most bytes of an answer of the gateway.
 const ANSWER_BYTES: usize = 1 << 20;
 
+/// Bits of a derived seed.
+const SEED_BITS: u32 = 53;
+
 /// Numbers from a seed.
 #[derive(Debug, Clone)]
 pub(super) struct Chance {
@@ -48,17 +51,18 @@ impl Chance {
         Self { seed, purpose, drawn: 0 }
     }
 
+    /// A number of 53 bits.
     fn next(&mut self) -> u64 {
         self.drawn += 1;
         clawhost_core::derive_seed(self.seed, self.purpose, self.drawn)
     }
 
     fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
+        ((u128::from(self.next()) * count as u128) >> SEED_BITS) as usize
     }
 
     fn happens(&mut self, probability: f64) -> bool {
-        ((self.next() >> 11) as f64 / (1_u64 << 53) as f64) < probability
+        (self.next() as f64 / (1_u64 << SEED_BITS) as f64) < probability
     }
 }
 
@@ -256,5 +260,22 @@ impl Crowd {
             }
         }
         Ok(Satisfaction::of(&by_user))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_spread_evenly() {
+        let mut chance = Chance::new(1, "test");
+        let mut counts = [0_u32; 10];
+        (0..10_000).for_each(|_| counts[chance.below(10)] += 1);
+        assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+        for probability in [0.05, 0.5, 0.95] {
+            let share = (0..10_000).filter(|_| chance.happens(probability)).count() as f64 / 10_000.0;
+            assert!((share - probability).abs() < 0.02, "{share} of {probability}");
+        }
     }
 }
