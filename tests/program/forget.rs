@@ -156,18 +156,32 @@ fn a_forgetting_that_dies_after_any_commit_is_finished_by_the_next_one() {
     served.terminate();
     let scope = format!("user:/{WHO}");
     let before = kept(&bench, "hopper");
-    let mut died = 0;
-    for commit in 1_u32.. {
+    let (mut died, mut finished) = (0, Vec::new());
+    let words = ["forget", &scope, "--yes"];
+    let dies_after = |commit: u32| {
         let copied = empty();
         copy(bench.data.path(), copied.data.path());
-        let words = ["forget", &scope, "--yes"];
         let output = copied.command(&words).env("CLAWHOST_ABORT_AFTER_COMMIT", commit.to_string()).output().unwrap();
+        (copied, output)
+    };
+    for commit in 1_u32.. {
+        let (copied, output) = dies_after(commit);
         if output.status.success() {
             break;
         }
         died += 1;
         assert_eq!(stdout(&output), "", "nothing is reported before the end");
         assert_eq!(kept(&copied, "hopper"), before, "after commit {commit}");
+        let begun = copied.count("SELECT count(*) FROM forgetting") > 0;
+        // The next gateway finishes what had begun, or the next forgetting does all.
+        let served = Served::start_with(
+            &copied,
+            &["--upstream", &upstreams[0], "--upstream", &upstreams[1], "--mode", "skills"],
+        );
+        let said = stderr(&served.terminate());
+        assert!(!begun || files_with(copied.data.path(), MARKER).is_empty(), "{commit}");
+        assert_eq!(said.contains("had been interrupted; it is finished now"), begun, "{commit}: {said}");
+        finished.extend(begun.then_some(commit));
         let again = copied.run(&words);
         assert!(again.status.success() || stderr(&again).contains("has nothing of"), "{commit}: {}", stderr(&again));
         for word in [MARKER, WHO] {
@@ -176,4 +190,12 @@ fn a_forgetting_that_dies_after_any_commit_is_finished_by_the_next_one() {
         assert_eq!(kept(&copied, "hopper"), before, "after commit {commit} and the end");
     }
     assert!(died >= 2, "the records and the note of an interrupted forgetting are commits of their own: {died}");
+    // A gateway in the background keeps its own log.
+    let (copied, _) = dies_after(*finished.first().expect("a gateway has finished one"));
+    std::fs::write(copied.data.path().join("gateway.log"), "a line of an earlier one\n").unwrap();
+    let started = copied.run(&["start", "--listen", "127.0.0.1:0", "--upstream", &upstreams[0]]);
+    assert!(stderr(&started).contains("had been interrupted; it is finished now"), "{}", stderr(&started));
+    assert_eq!(files_with(copied.data.path(), "an earlier one"), Vec::<String>::new());
+    assert!(copied.data.path().join("gateway.log").exists());
+    copied.out(&["stop"]);
 }

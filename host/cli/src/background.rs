@@ -31,6 +31,8 @@ pub(crate) async fn start(context: &Context, arguments: &StartArgs) -> anyhow::R
     if arguments.foreground {
         return serve::run(context, &arguments.serve).await;
     }
+    // Before its log is opened: a forgetting removes logs.
+    serve::finish_interrupted(context).await?;
     let program = std::env::current_exe()?;
     let given = std::env::args_os().skip(1).chain([FOREGROUND.into()]);
     let gateway = start_gateway(&program, &given.collect::<Vec<_>>(), &context.folder()?).await?;

@@ -150,12 +150,18 @@ impl HangUps {
     }
 }
 
-pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Result<Exit> {
-    return_freed_memory();
+/// Finishes a forgetting that was interrupted, and says so.
+pub(crate) async fn finish_interrupted(context: &Context) -> anyhow::Result<()> {
     if let Some(episodes) = finish_forgetting(&context.folder()?, Arc::new(SystemClock::default())).await? {
         let what = counted(episodes, "episode");
         tracing::warn!("a forgetting of {what} had been interrupted; it is finished now");
     }
+    Ok(())
+}
+
+pub(crate) async fn run(context: &Context, arguments: &ServeArgs) -> anyhow::Result<Exit> {
+    return_freed_memory();
+    finish_interrupted(context).await?;
     let workspace = context.workspace(&arguments.machine)?;
     let request = ServeRequest {
         listen: arguments.listen.clone(),

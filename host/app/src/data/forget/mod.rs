@@ -15,7 +15,7 @@ mod traces;
 pub use lessons::CitedLesson;
 pub use request::{ForgetError, ForgetRequest, ForgetScope};
 
-use crate::live::{WithdrawnWeights, remove_adapters, trace_of, withdraw_weights};
+use crate::live::{WithdrawnWeights, remove_adapters, withdraw_weights};
 use crate::serve::{capture_store, settle_live, spool_of};
 use crate::workspace::{hold_folder, ledger_key_of};
 use crate::{AppError, Workspace, WorkspaceSettings};
@@ -25,7 +25,6 @@ use clawhost_core::{
 };
 use clawhost_gateway::{clear_spool, settle};
 use clawhost_learn::live::trials::ForgottenLessons;
-use clawhost_learn::memory::{Scope, ScopeLevel};
 use clawhost_store::{FILE, FileLeases, Reader, Store, StoreOptions};
 use select::Selection;
 use serde::Serialize;
@@ -102,7 +101,9 @@ pub async fn forget(folder: &Path, request: &ForgetRequest, clock: Arc<dyn Clock
 /// # Errors
 /// A gateway or another process uses the folder, or it cannot be read or written.
 pub async fn finish_forgetting(folder: &Path, clock: Arc<dyn Clock>) -> Result<Option<u64>, AppError> {
-    if !folder.join(FILE).exists() || Reader::open(folder)?.unfinished_forgetting()?.is_none() {
+    // What is wrong with a database is said when it is opened for writing.
+    let unfinished = || Reader::open(folder).and_then(|reader| reader.unfinished_forgetting());
+    if !folder.join(FILE).exists() || unfinished().ok().flatten().is_none() {
         return Ok(None);
     }
     refuse_gateway(folder)?;
@@ -143,8 +144,9 @@ async fn rehearse(folder: &Path, request: &ForgetRequest, store: &Store) -> Resu
     let mut names: BTreeSet<String> = store.unfinished_forgetting().await?.unwrap_or_default().into_iter().collect();
     names.extend(selection.episodes());
     names.extend(selection.forgetting.traces.iter().cloned());
-    report.weights = remove_adapters(folder, |scope| is_named(&names, scope), true)?;
-    let stays = |weights: &WithdrawnWeights| weights.scope.as_ref().is_none_or(|scope| !is_named(&names, scope));
+    report.weights = remove_adapters(folder, &names, true)?;
+    let goes: BTreeSet<_> = report.weights.iter().map(|one| (one.model.clone(), one.scope.clone())).collect();
+    let stays = |one: &WithdrawnWeights| !goes.contains(&(one.model.clone(), one.scope.clone()));
     report.weights.extend(withdraw_weights(folder, &names, true)?.into_iter().filter(stays));
     if report.interrupted.is_none() && !is_known(&selection, &report, store).await? {
         return Err(request.not_found(folder).into());
@@ -189,21 +191,16 @@ struct Traces {
     blobs: u64,
 }
 
-/// Whether the adapter of a scope is of what has these names: it learned from nobody else.
-fn is_named(names: &BTreeSet<String>, adapter: &Scope) -> bool {
-    let key = || trace_of(&format!("key:{}", adapter.owner()));
-    names.contains(&trace_of(&adapter.to_string())) || (adapter.level() != ScopeLevel::Team && names.contains(&key()))
-}
-
 /// Removes what files have of noted episodes and scopes, everywhere it can, and then the note.
 async fn remove_traces(folder: &Path, store: &Store, names: &BTreeSet<String>) -> Result<Traces, AppError> {
-    clear_spool(&spool_of(folder))?;
     // One place that cannot be changed keeps no other from being cleaned. The note stays then, so that it is tried again.
+    let spool = clear_spool(&spool_of(folder));
     let blobs = store.clean_forgotten().await;
-    let adapters = remove_adapters(folder, |scope| is_named(names, scope), false);
+    let adapters = remove_adapters(folder, names, false);
     let weights = withdraw_weights(folder, names, false);
     let logged_decisions = traces::remove_decisions(folder, names);
     let logs = traces::remove_logs(folder);
+    spool?;
     let weights = weights?.into_iter().chain(adapters?).collect();
     let traces = Traces { weights, logged_decisions: logged_decisions?, logs: logs?, blobs: blobs? };
     store.end_forgetting().await?;

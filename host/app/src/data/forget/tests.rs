@@ -1,6 +1,7 @@
 //! Forgetting in a data folder with a store.
 
 use super::*;
+use crate::live::trace_of;
 use crate::live::{TrialsState, remember};
 use crate::{NewMemory, RequestError, prune};
 use clawhost_core::{
@@ -395,6 +396,32 @@ fn write_weights(folder: &Path, name: &str, scope: Option<&str>, session: &str, 
         std::fs::write(path, document.to_string()).unwrap();
     }
     std::fs::create_dir_all(place.join("versions/1/tiny")).unwrap();
+    std::os::unix::fs::symlink(place.join("versions/1/tiny"), place.join("serving")).unwrap();
+}
+
+/// Where the weights that answer are, in the folder of a model.
+fn leads_to(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
+    std::fs::read_link(folder.join("live-weights").join(name).join("serving")).ok()
+}
+
+#[tokio::test]
+async fn an_interrupted_forgetting_of_a_scope_is_finished_by_what_it_has_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(talked(folder.path()).await);
+    write_weights(folder.path(), "m", None, "run-old/ep-z", "user:shop/eve");
+    write_weights(folder.path(), "m/own/eve", Some("user:shop/eve"), "run-old/ep-z", "user:shop/eve");
+    write_weights(folder.path(), "m/own/bob", Some("user:shop/bob"), "run-old/ep-y", "user:shop/bob");
+    let options = StoreOptions { ledger_key: ledger_key_of(folder.path()).unwrap(), ..StoreOptions::default() };
+    let store = Store::open(folder.path(), options).unwrap();
+    // The process ends when its records have gone.
+    let what = Forgetting { traces: request(Some("user:shop/eve"), None, None).traces(), ..Forgetting::default() };
+    store.forget(what).await.unwrap();
+    drop(store);
+    let finished = finish_forgetting(folder.path(), Arc::new(crate::SystemClock::default())).await.unwrap();
+    assert_eq!(finished, Some(0));
+    assert_eq!(leads_to(folder.path(), "m").unwrap(), folder.path().join("base"));
+    assert!(!folder.path().join("live-weights/m/own/eve").exists());
+    assert!(leads_to(folder.path(), "m/own/bob").unwrap().ends_with("versions/1/tiny"));
 }
 
 #[tokio::test]
@@ -419,6 +446,7 @@ async fn what_weights_learned_from_sessions_that_have_expired_is_forgotten_with_
         (vec![(false, false), (true, true)], vec![(false, false), (true, true)])
     );
     assert_eq!(files_with(folder.path(), "shop/eve"), Vec::<String>::new());
+    assert_eq!(leads_to(folder.path(), "m").unwrap(), folder.path().join("base"));
     assert!(folder.path().join("live-weights/m/own/bob/learned.json").exists());
 }
 

@@ -1,6 +1,7 @@
 //! Which version of weights that learn while they serve answers: an earlier one by hand, and none that learned from what was forgotten.
 
 use super::learner::{busy, lease};
+use super::traces::names_adapter;
 use super::versions::{LearnedPlace, WeightsVersion};
 use crate::{AppError, RequestError, Workspace};
 use clawhost_learn::memory::Scope;
@@ -111,33 +112,42 @@ fn withdrawn(
     names: &BTreeSet<String>,
     is_rehearsal: bool,
 ) -> Result<Option<WithdrawnWeights>, AppError> {
-    let Some(known) = place.known()? else { return Ok(None) };
+    let Some(known) = place.known_or_closed(is_rehearsal)? else { return Ok(None) };
     let lease = if is_rehearsal { None } else { Some(lease(data, &known.model)?.ok_or_else(busy)?) };
     // It may have learned until now.
     let Some(mut learned) = place.known()? else { return Ok(None) };
     let before = learned.clone();
     let versions = place.withdrawn(&mut learned, names);
-    if lease.is_some() && learned != before {
+    // An earlier try may have been interrupted before the version that counts served.
+    if lease.is_some() && (learned != before || !versions.is_empty()) {
         place.keep(&learned)?;
     }
     let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
     Ok((!versions.is_empty()).then_some(WithdrawnWeights { model, scope, versions, is_removed: false, serves }))
 }
 
-/// Removes the adapters of scopes in a data folder. `is_rehearsal`: nothing is removed.
+/// Removes the adapters in a data folder whose scope one of these names means. `is_rehearsal`: nothing is removed.
 ///
 /// # Errors
 /// What was learned somewhere cannot be read or removed, or another process trains these weights. All others are removed.
 pub(crate) fn remove_adapters(
     data: &Path,
-    is_meant: impl Fn(&Scope) -> bool,
+    names: &BTreeSet<String>,
     is_rehearsal: bool,
 ) -> Result<Vec<WithdrawnWeights>, AppError> {
     let (mut all, mut problem) = (Vec::new(), None);
     for place in LearnedPlace::all(data) {
         let mut remove = || -> Result<(), AppError> {
-            let Some(learned) = place.known()? else { return Ok(()) };
-            let Some(scope) = learned.scope.clone().filter(|scope| is_meant(scope)) else { return Ok(()) };
+            let known = if place.is_named(names) {
+                place.known().ok().flatten()
+            } else {
+                place.known_or_closed(is_rehearsal)?
+            };
+            let Some(learned) = known else {
+                // It is theirs, whatever is left of it.
+                return if place.is_named(names) && !is_rehearsal { place.remove() } else { Ok(()) };
+            };
+            let Some(scope) = learned.scope.clone().filter(|scope| names_adapter(names, scope)) else { return Ok(()) };
             if !is_rehearsal {
                 let _lease = lease(data, &learned.model)?.ok_or_else(busy)?;
                 place.remove()?;
@@ -148,7 +158,6 @@ pub(crate) fn remove_adapters(
             all.push(WithdrawnWeights { model, scope, versions, is_removed: true, serves: 0 });
             Ok(())
         };
-        // A place that cannot be read belongs to nobody that is known.
         if let Err(error) = remove() {
             problem = problem.or(Some(error));
         }
@@ -159,7 +168,7 @@ pub(crate) fn remove_adapters(
 #[cfg(test)]
 mod tests {
     use super::super::backend::NewVersion;
-    use super::super::traces::trace_of;
+    use super::super::traces::{folder_of, trace_of};
     use super::super::versions::{Beginning, Learned};
     use super::*;
     use crate::WorkspaceSettings;
@@ -384,14 +393,73 @@ mod tests {
             let mut learned = begun(&place, Some(scope));
             step(&place, &mut learned, "one", &["r/1"]);
         }
-        let is_ada = |scope: &Scope| *scope == scopes[0];
-        let would = remove_adapters(data.path(), is_ada, true).unwrap();
+        let of_team: BTreeSet<String> = [trace_of("team:/core")].into();
+        assert_eq!(remove_adapters(data.path(), &of_team, false).unwrap(), []);
+        let ada: BTreeSet<String> = [trace_of("user:shop/ada")].into();
+        let would = remove_adapters(data.path(), &ada, true).unwrap();
         assert!(served(&all.of_scope(&scopes[0])).is_some(), "a rehearsal removes nothing");
-        let removed = remove_adapters(data.path(), is_ada, false).unwrap();
+        let removed = remove_adapters(data.path(), &ada, false).unwrap();
         assert_eq!((would, removed[0].versions.as_slice(), removed[0].is_removed), (removed.clone(), &[1][..], true));
         assert_eq!(all.scopes().len(), 1);
         assert_eq!(served(&all.of_scope(&scopes[1])).as_deref(), Some("one"));
-        assert_eq!(remove_adapters(data.path(), is_ada, false).unwrap(), []);
+        assert_eq!(remove_adapters(data.path(), &ada, false).unwrap(), []);
+        let shop: BTreeSet<String> = [trace_of("key:shop")].into();
+        assert_eq!(remove_adapters(data.path(), &shop, false).unwrap().len(), 1, "everything of the key");
+        assert_eq!(all.scopes(), []);
+    }
+
+    #[test]
+    fn what_is_left_of_an_adapter_goes_with_its_scope_and_one_that_cannot_be_read_answers_nobody() {
+        let data = tempfile::tempdir().unwrap();
+        let all = LearnedPlace::new(data.path(), "m");
+        let scopes: [Scope; 3] = ["user:/ada", "user:/ben", "user:/cy"].map(|scope| scope.parse().unwrap());
+        let places = scopes.each_ref().map(|scope| {
+            let place = all.of_scope(scope);
+            let mut learned = begun(&place, Some(scope));
+            step(&place, &mut learned, "one", &["r/1"]);
+            place
+        });
+        let file = |scope: &Scope| {
+            data.path().join("live-weights/m/own").join(folder_of(&scope.to_string())).join("learned.json")
+        };
+        // The removal of Ada's was interrupted, and the files of the others are damaged.
+        std::fs::remove_file(file(&scopes[0])).unwrap();
+        std::fs::write(file(&scopes[1]), "{").unwrap();
+        std::fs::write(file(&scopes[2]), "{").unwrap();
+        let names: BTreeSet<String> = ["user:/ada", "user:/ben"].map(trace_of).into();
+        assert_eq!(remove_adapters(data.path(), &names, true).unwrap(), []);
+        assert!(places.iter().all(|place| served(place).is_some()), "a rehearsal removes nothing");
+        assert_eq!(remove_adapters(data.path(), &names, false).unwrap(), []);
+        assert_eq!(withdraw_weights(data.path(), &names, false).unwrap(), []);
+        assert_eq!(all.scopes(), [places[2].clone()]);
+        assert_eq!(served(&places[2]), None);
+    }
+
+    #[test]
+    fn a_version_that_counts_no_longer_answers_nobody_and_is_taken_away_by_the_next_try() {
+        let data = tempfile::tempdir().unwrap();
+        let scope: Scope = "user:/ada".parse().unwrap();
+        let place = LearnedPlace::new(data.path(), "m").of_scope(&scope);
+        let mut learned = begun(&place, Some(&scope));
+        step(&place, &mut learned, "one", &["r/1"]);
+        step(&place, &mut learned, "two", &["r/2"]);
+        assert_eq!(place.scope().unwrap().map(|(scope, _)| scope), Some(scope));
+        let second = std::fs::read_link(place.serving()).unwrap();
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap()[0].serves, 1);
+        assert_eq!(served(&place).as_deref(), Some("one"));
+        // As after the end of a process between the two.
+        std::fs::remove_file(place.serving()).unwrap();
+        std::os::unix::fs::symlink(&second, place.serving()).unwrap();
+        assert_eq!(place.scope().unwrap(), None);
+        withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("one"));
+        // A copy of the folder that did not keep links.
+        std::fs::remove_file(place.serving()).unwrap();
+        std::fs::create_dir(place.serving()).unwrap();
+        std::fs::write(place.serving().join("text"), "two").unwrap();
+        assert_eq!(place.scope().unwrap(), None);
+        withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap();
+        assert_eq!(served(&place).as_deref(), Some("one"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Names under which steps of weights know whose sessions they learned from, also when these sessions are no longer recorded.
 
 use clawhost_core::{Digest, LiveSession};
+use clawhost_learn::memory::{Scope, ScopeLevel};
 use std::collections::BTreeSet;
 
 /// Keeps these names apart from those of episodes, which have a `/`.
@@ -8,7 +9,23 @@ const MARK: &str = "scope:";
 
 /// The name of a scope: `user:KEY/NAME`, `project:KEY/NAME`, `agent:KEY/NAME`, or `key:KEY`. It is a digest, from which nothing can be read.
 pub(crate) fn trace_of(scope: &str) -> String {
-    format!("{MARK}{:016x}", Digest::of(b"trace of a scope").extended(scope.as_bytes()).prefix_u64())
+    format!("{MARK}{}", folder_of(scope))
+}
+
+/// The name of the folder with the adapter of a scope: whose it is can be told without reading anything in there.
+pub(super) fn folder_of(scope: &str) -> String {
+    format!("{:016x}", Digest::of(b"trace of a scope").extended(scope.as_bytes()).prefix_u64())
+}
+
+/// Whether one of these names is that of the scope whose adapter is in a folder of this name.
+pub(super) fn names_folder(names: &BTreeSet<String>, folder: &str) -> bool {
+    names.contains(&format!("{MARK}{folder}"))
+}
+
+/// Whether the adapter of a scope is of what has one of these names: it learned from nobody else.
+pub(super) fn names_adapter(names: &BTreeSet<String>, adapter: &Scope) -> bool {
+    let key = || trace_of(&format!("key:{}", adapter.owner()));
+    names.contains(&trace_of(&adapter.to_string())) || (adapter.level() != ScopeLevel::Team && names.contains(&key()))
 }
 
 /// The names of all scopes of a session.

@@ -6,10 +6,11 @@
 //!   steps/N.json      the sessions of a step, with digests of their scopes
 //!   versions/N/       a version as its backend writes it
 //!   serving           leads to the part of the version that a gateway reads, or to the configured model
-//!   own/DIGEST/       the same for the adapter of one scope; `serving` is missing while the configured model answers it
+//!   own/TRACE/        the same for the adapter of one scope; `serving` is missing while the configured model answers it
 //! ```
 
 use super::backend::{NewVersion, Start};
+use super::traces::{folder_of, names_folder};
 use crate::{AppError, RequestError, small_files};
 use clawhost_core::Digest;
 use clawhost_learn::memory::Scope;
@@ -223,8 +224,7 @@ impl LearnedPlace {
 
     /// The place of a scope.
     pub(crate) fn of_scope(&self, scope: &Scope) -> Self {
-        let name = Digest::of(scope.to_string().as_bytes()).hex();
-        Self { folder: self.folder.join(OWN).join(name) }
+        Self { folder: self.folder.join(OWN).join(folder_of(&scope.to_string())) }
     }
 
     /// The places of all scopes that have one.
@@ -242,12 +242,58 @@ impl LearnedPlace {
         std::fs::metadata(self.folder.join(FILE)).and_then(|file| file.modified()).ok()
     }
 
-    /// Whose place it is, with the digest of the weights that learning began with. `None`: everybody's, or nothing was learned here.
+    /// The name of its folder if it is the place of a scope.
+    fn own_name(&self) -> Option<&str> {
+        let name = self.folder.file_name()?.to_str()?;
+        (self.folder.parent()?.file_name()? == OWN).then_some(name)
+    }
+
+    /// Whether it is the place of a scope that one of these names means, whatever is in there.
+    pub(super) fn is_named(&self, names: &BTreeSet<String>) -> bool {
+        self.own_name().is_some_and(|name| names_folder(names, name))
+    }
+
+    /// What was learned here. What a scope learned and cannot be read any more answers nobody from now on, and counts as nothing. `is_rehearsal`: nothing changes.
+    ///
+    /// # Errors
+    /// The file is damaged and everybody's.
+    pub(super) fn known_or_closed(&self, is_rehearsal: bool) -> Result<Option<Learned>, AppError> {
+        match self.known() {
+            Err(error) if self.own_name().is_some() => {
+                if !is_rehearsal {
+                    self.close()?;
+                    tracing::warn!("an adapter answers nobody any more, because it is not known whose it is: {error}");
+                }
+                Ok(None)
+            }
+            known => known,
+        }
+    }
+
+    /// Takes away what a gateway reads.
+    fn close(&self) -> Result<(), AppError> {
+        let serving = self.serving();
+        let removed = match std::fs::symlink_metadata(&serving) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            // A copy that did not keep links has a folder there.
+            Ok(found) if found.is_dir() => std::fs::remove_dir_all(&serving),
+            _ => std::fs::remove_file(&serving),
+        };
+        removed.map_err(|error| unusable(&serving, error))
+    }
+
+    /// Whose place it is, with the digest of the weights that learning began with. `None`: everybody's, or nothing answers from here: nothing was learned, or what a
+    /// gateway reads is another version than the one that counts.
     ///
     /// # Errors
     /// The file is damaged.
     pub(crate) fn scope(&self) -> Result<Option<(Scope, String)>, AppError> {
         let Some(learned) = self.known()? else { return Ok(None) };
+        let version = self.version(learned.serves).join(&learned.part).canonicalize();
+        let is_served = self.serving().canonicalize().is_ok_and(|at| version.is_ok_and(|version| at == version));
+        if !is_served {
+            return Ok(None);
+        }
         let digest = learned.version(0).map(|version| version.digest.clone());
         Ok(learned.scope.clone().zip(digest))
     }
@@ -284,13 +330,9 @@ impl LearnedPlace {
     /// # Errors
     /// The link cannot be written.
     pub(super) fn repair(&self, learned: &Learned) -> Result<(), AppError> {
-        let serving = self.serving();
         match (learned.serves, &learned.scope) {
             (0, None) => self.lead_to(Path::new(&learned.base)),
-            (0, Some(_)) => match std::fs::remove_file(&serving) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(unusable(&serving, error)),
-                _ => Ok(()),
-            },
+            (0, Some(_)) => self.close(),
             (number, _) => self.lead_to(&self.version(number).join(&learned.part)),
         }
     }
@@ -372,12 +414,21 @@ impl LearnedPlace {
     /// # Errors
     /// It cannot be removed.
     pub(super) fn remove(&self) -> Result<(), AppError> {
-        // What a gateway reads goes first.
-        match std::fs::remove_file(self.serving()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unusable(&self.serving(), error)),
-            _ => {}
+        // What a gateway reads goes first, and what says whose it is last: it may be interrupted.
+        self.close()?;
+        let failed = |error| unusable(&self.folder, error);
+        for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let is_folder = entry.file_type().map_err(failed)?.is_dir();
+            match entry.file_name() == FILE {
+                true => Ok(()),
+                false if is_folder => std::fs::remove_dir_all(entry.path()),
+                false => std::fs::remove_file(entry.path()),
+            }
+            .map_err(failed)?;
         }
-        std::fs::remove_dir_all(&self.folder).map_err(|error| unusable(&self.folder, error))
+        sync_folder(&self.folder).and_then(|()| std::fs::remove_dir_all(&self.folder)).map_err(failed)?;
+        self.folder.parent().map_or(Ok(()), sync_folder).map_err(failed)
     }
 
     /// Writes what was changed, and serves the version that counts.
@@ -441,6 +492,9 @@ impl LearnedPlace {
         let serving = self.serving();
         if std::fs::read_link(&serving).is_ok_and(|now| now == folder) {
             return Ok(());
+        }
+        if std::fs::symlink_metadata(&serving).is_ok_and(|found| found.is_dir()) {
+            self.close()?;
         }
         let new = self.folder.join(format!(".serving.{}", std::process::id()));
         let _ = std::fs::remove_file(&new);
