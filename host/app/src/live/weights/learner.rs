@@ -422,11 +422,12 @@ impl LiveWeights {
             Ok(step) => step,
             Err(error) => {
                 self.failed(whose, &error);
-                return Ok(true);
+                return Ok(false);
             }
         };
+        // Another process may have taken the sessions.
+        self.failing.remove(&whose);
         if let Some(step) = &step {
-            self.failing.remove(&whose);
             let whose = shown_owner(&whose);
             match step.version {
                 Some(version) => {
@@ -445,8 +446,12 @@ impl LiveWeights {
     /// Leaves weights alone whose step failed. Others learn meanwhile.
     fn failed(&mut self, whose: Whose, error: &AppError) {
         let until = self.training.clock.now_ms().saturating_add(REST.as_millis() as u64);
-        self.queue.rest(&whose, until);
         let (owner, why) = (shown_owner(&whose), error.to_string());
+        // What fails for two in the same way fails for all.
+        match self.failing.iter().any(|(other, known)| *other != whose && *known == why) {
+            true => self.queue.rest_all(until),
+            false => self.queue.rest(&whose, until),
+        }
         if self.failing.insert(whose, why.clone()).as_ref() != Some(&why) {
             tracing::error!("weights{owner} do not learn from live sessions now: {why}");
         }

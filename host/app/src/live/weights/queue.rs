@@ -80,6 +80,11 @@ impl Queue {
         }
     }
 
+    /// Leaves all weights alone until a time.
+    pub(super) fn rest_all(&mut self, until_ms: u64) {
+        self.lanes.values_mut().for_each(|lane| lane.rests_until = until_ms);
+    }
+
     /// Notes that a step took all sessions up to an episode.
     pub(super) fn took(&mut self, whose: &Whose, through: u64) {
         if let Some(lane) = self.lanes.get_mut(whose) {
@@ -130,5 +135,7 @@ mod tests {
         queue.rest(&scope("ben"), 2_000);
         assert_eq!(queue.next(1, 999), None);
         assert_eq!(queue.next(1, 1_000), Some((scope("ada"), 10)), "the same sessions");
+        queue.rest_all(3_000);
+        assert_eq!((queue.next(1, 2_999), queue.next(1, 3_000)), (None, Some((scope("ada"), 10))));
     }
 }
