@@ -182,6 +182,22 @@ async fn a_service_that_fails_or_hangs_is_an_error_within_its_limits() {
     assert!(matches!(failed("HTTP 404: so it is").await, ModelError::Refused(_)));
     bench.stub.change(status("asample", 302));
     failed("HTTP 302").await;
+    let settled = |category: &'static str| {
+        move |stage: Stage, _: &str, reply: Reply| match stage {
+            Stage::Settled => Reply::Http(
+                200,
+                "application/json",
+                format!("{{\"error\": \"no\", \"category\": \"{category}\"}}").into_bytes(),
+            ),
+            Stage::Posted => reply,
+        }
+    };
+    bench.stub.change(settled("user"));
+    assert!(matches!(failed("asample failed: no").await, ModelError::Refused(_)));
+    for category in ["server", "unknown", "Server"] {
+        bench.stub.change(settled(category));
+        assert!(matches!(failed("asample failed: no").await, ModelError::Unavailable(_)), "{category}");
+    }
     bench.stub.change(|_, path, reply| if path == "asample" { Reply::Hang } else { reply });
     assert!(matches!(failed("no answer to ").await, ModelError::Unavailable(_)));
     let (settings, known, patience) = (ModelSettings::default(), KnownSecrets::default(), Duration::from_millis(300));
@@ -191,7 +207,17 @@ async fn a_service_that_fails_or_hangs_is_an_error_within_its_limits() {
     let not_yet = || Reply::Http(408, "application/json", b"{}".to_vec());
     bench.stub.change(move |stage, _, reply| if stage == Stage::Settled { not_yet() } else { reply });
     let error = patient.complete(&asked()).await.unwrap_err().to_string();
-    assert!(error.contains("no result of asample within 0.3 s"), "{error}");
+    assert!(error.contains("no answer within 0.3 s") || error.contains("no result of asample within 0.3 s"), "{error}");
+    // A session that is lost, at a service that opens no other.
+    bench.stub.behave();
+    bench.stub.restart();
+    bench.stub.change(|_, path, reply| if path == "create_session" { Reply::Hang } else { reply });
+    let request = asked();
+    let waits = tokio::join!(patient.complete(&request), patient.complete(&request));
+    for wait in [waits.0, waits.1] {
+        let error = wait.unwrap_err().to_string();
+        assert!(error.contains("no answer within 0.3 s"), "of all that was tried: {error}");
+    }
     bench.stub.behave();
     model.complete(&asked()).await.unwrap();
 }

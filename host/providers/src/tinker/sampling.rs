@@ -136,8 +136,26 @@ fn rows(topk: &TopkLogprobs) -> Option<Vec<Vec<(u32, f64)>>> {
 }
 
 impl TinkerSampler {
-    /// The result of a request, which may have so many numbers.
+    /// The result of a request, which may have so many numbers, within the patience of the connection.
     async fn asked(
+        &self,
+        body: serde_json::Value,
+        prompt: &[u32],
+        numbers: usize,
+    ) -> Result<SampleResponse, ModelError> {
+        let patience = self.service.patience();
+        let late = || {
+            ModelError::Unavailable(format!(
+                "{}: no answer within {} s",
+                self.service.address(),
+                patience.as_secs_f64()
+            ))
+        };
+        tokio::time::timeout(patience, self.asked_in_any(body, prompt, numbers)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// The same in a session that is opened anew if the service has lost it.
+    async fn asked_in_any(
         &self,
         body: serde_json::Value,
         prompt: &[u32],

@@ -229,6 +229,11 @@ impl TinkerService {
         receiver.recv().map_err(|_| ended())?
     }
 
+    /// Longest wait for the result of a request.
+    pub(super) fn patience(&self) -> Duration {
+        self.connection.config.patience
+    }
+
     /// Where it is.
     pub fn address(&self) -> &str {
         &self.connection.config.address
@@ -310,8 +315,14 @@ impl Connection {
                 }
                 Ok(Some(Settled::Json(answer))) => {
                     if answer.get("error").is_some() {
-                        let why = said(answer.to_string().as_bytes());
-                        return Err(ModelError::Refused(self.at(&format!("{path} failed: {why}"))).into());
+                        let why = self.at(&format!("{path} failed: {}", said(answer.to_string().as_bytes())));
+                        // Only a failure of the user's says something about the request.
+                        let category = answer.get("category").and_then(Value::as_str).unwrap_or_default();
+                        let error = match category.eq_ignore_ascii_case("user") {
+                            true => ModelError::Refused(why),
+                            false => ModelError::Unavailable(why),
+                        };
+                        return Err(error.into());
                     }
                     return Ok(Settled::Json(answer));
                 }
