@@ -25,6 +25,8 @@ pub(super) const TEXT_BYTES: usize = 2_000;
 const WAITING: usize = 10_000;
 /// Most numbers of all vectors that are kept: 64 MiB, some 10,000 texts of 1,536 numbers. What was used least recently goes first.
 const NUMBERS: usize = 16 << 20;
+/// Texts that are refused one after the other until the endpoint counts as out of order: it may have another model, or none that has vectors.
+const DOUBTFUL: usize = 8;
 /// Milliseconds for which an endpoint that failed is left alone.
 const REST_MS: u64 = 10_000;
 
@@ -58,6 +60,8 @@ struct State {
     is_emptied: bool,
     /// Texts that the model refused. They are not sent again.
     refused: BTreeSet<Digest>,
+    /// Texts that it refused since it took one. It may refuse all.
+    doubtful: Vec<Waiting>,
     uses: u64,
     waiting: VecDeque<Waiting>,
     /// The keys of the texts in `waiting` and in the request under way.
@@ -125,14 +129,18 @@ impl State {
         Some(kept.vector.clone())
     }
 
-    /// Drops all vectors if this one cannot be compared with them: the endpoint has another model.
-    fn compare(&mut self, vector: &Embedding) {
+    /// Drops all vectors if this one cannot be compared with them: the endpoint has another model. Returns whether it can.
+    fn compare(&mut self, vector: &Embedding) -> bool {
         let dimensions = vector.numbers().len();
-        if std::mem::replace(&mut self.dimensions, dimensions) != dimensions && !self.kept.is_empty() {
-            tracing::warn!("the model of skills.embeddings gives vectors of another length; all are made anew");
-            self.kept.clear();
-            (self.numbers, self.is_emptied) = (0, true);
+        let before = std::mem::replace(&mut self.dimensions, dimensions);
+        if before == 0 || before == dimensions {
+            return true;
         }
+        tracing::warn!("the model of skills.embeddings gives vectors of another length; all are made anew");
+        self.kept.clear();
+        self.refused.clear();
+        (self.numbers, self.is_emptied) = (0, true);
+        false
     }
 
     fn keep(&mut self, key: Digest, vector: Embedding) {
@@ -179,14 +187,37 @@ impl State {
             tracing::info!("guidance is found by meaning again; {sessions} sessions were guided by words alone");
         }
         (self.outage.rests_until, self.outage.refuses) = (0, false);
+        // It takes others, so these are not sent again.
+        for Waiting { key, .. } in std::mem::take(&mut self.doubtful) {
+            self.queued.remove(&key);
+            if self.refused.len() < WAITING {
+                self.refused.insert(key);
+            }
+        }
     }
 
-    /// Leaves a text out: for good if it was refused, otherwise until it is wanted again.
-    fn left_out(&mut self, key: &Digest, why: &ModelError) {
-        self.queued.remove(key);
-        if matches!(why, ModelError::Refused(_)) && self.refused.len() < WAITING {
-            self.refused.insert(*key);
+    /// Notes that a text was refused alone. Returns whether others may be taken.
+    fn refused(&mut self, text: Vec<Waiting>, why: &ModelError, now_ms: u64) -> bool {
+        self.doubtful.extend(text);
+        if self.doubtful.len() < DOUBTFUL {
+            self.warn_of_refusal(why);
+            return true;
         }
+        let doubtful = std::mem::take(&mut self.doubtful);
+        doubtful.into_iter().rev().for_each(|waiting| self.waiting.push_front(waiting));
+        self.failed(&why.to_string(), now_ms);
+        false
+    }
+
+    /// Leaves texts out until they are wanted again.
+    fn left_out(&mut self, texts: &[Waiting], why: &ModelError) {
+        for Waiting { key, .. } in texts {
+            self.queued.remove(key);
+        }
+        self.warn_of_refusal(why);
+    }
+
+    fn warn_of_refusal(&mut self, why: &ModelError) {
         if !std::mem::replace(&mut self.outage.refuses, true) {
             tracing::warn!("a text of guidance has no vector and is found by words alone: {why}");
         }
@@ -227,6 +258,7 @@ impl TextVectors {
         state.waiting.clear();
         state.queued.clear();
         state.refused.clear();
+        state.doubtful.clear();
         state.outage = Outage::default();
         true
     }
@@ -273,8 +305,7 @@ impl TextVectors {
         match answer.map(|vectors| vectors.into_iter().next()) {
             Ok(Some(vector)) => {
                 state.answered();
-                state.compare(&vector);
-                Asked::Vector(vector)
+                if state.compare(&vector) { Asked::Vector(vector) } else { Asked::Failed }
             }
             Ok(None) => Asked::Nothing,
             // It is the text of this session that the model does not take.
@@ -328,10 +359,10 @@ impl TextVectors {
                 state.waiting.extend(alone);
                 Some(true)
             }
-            Err(error @ (ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {
-                batch.iter().for_each(|waiting| state.left_out(&waiting.key, &error));
-                // One that refuses a text takes others.
-                Some(matches!(error, ModelError::Refused(_)))
+            Err(error @ ModelError::Refused(_)) => Some(state.refused(batch, &error, now_ms())),
+            Err(error @ ModelError::InvalidResponse(_)) => {
+                state.left_out(&batch, &error);
+                Some(false)
             }
             Err(error) => {
                 batch.into_iter().rev().for_each(|waiting| state.waiting.push_front(waiting));

@@ -13,6 +13,7 @@ enum Behaves {
     Unavailable,
     Never,
     RefusesBad,
+    RefusesAll,
     /// Its vectors have one number more.
     Longer,
     /// It fails, and not at once.
@@ -62,6 +63,9 @@ impl EmbeddingModel for Model {
         }
         if now == Behaves::RefusesBad as u8 && texts.iter().any(|text| text.starts_with("bad")) {
             return Err(ModelError::Refused("too long".into()));
+        }
+        if now == Behaves::RefusesAll as u8 {
+            return Err(ModelError::Refused("this model has no vectors".into()));
         }
         let longer: &[f32] = if now == Behaves::Longer as u8 { &[1.0] } else { &[] };
         Ok(texts.iter().map(|text| Embedding::new(&[&[text.len() as f32, 1.0], longer].concat()).unwrap()).collect())
@@ -118,6 +122,8 @@ async fn another_model_gives_other_vectors_and_the_same_one_keeps_them() {
     assert!(vectors.set_model(Some(other)) && vectors.vector("a").is_none());
     assert!(vectors.set_model(None) && vectors.vector("a").is_none());
     assert!(vectors.set_model(Some(one)) && vectors.vector("a").is_some());
+    assert!(matches!(vectors.asked("b", ["a"].into_iter(), 0).await, Asked::Vector(_)));
+    assert!(vectors.vector("a").is_some(), "its length is the same");
 }
 
 #[tokio::test]
@@ -151,6 +157,21 @@ async fn a_text_that_is_refused_keeps_no_other_from_its_vector() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_refuses_everything_is_asked_again_after_a_while() {
+    let model = Model::new("m");
+    let vectors = with(&model);
+    model.behave(Behaves::RefusesAll);
+    let texts: Vec<String> = (0..100).map(|number| format!("text {number}")).collect();
+    let all = || texts.iter().map(String::as_str);
+    vectors.want(all());
+    assert_eq!(make(&vectors).await, Some(false), "it rests");
+    assert!(model.asked().len() <= DOUBTFUL + texts.len().div_ceil(BATCH), "it is not asked for each text");
+    model.behave(Behaves::Well);
+    assert_eq!(make(&vectors).await, None);
+    assert!(all().all(|text| vectors.vector(text).is_some()));
+}
+
+#[tokio::test]
 async fn a_text_of_a_session_that_is_refused_is_no_outage() {
     let model = Model::new("m");
     let vectors = with(&model);
@@ -168,7 +189,7 @@ async fn vectors_are_made_anew_when_an_endpoint_has_another_model() {
     make(&vectors).await;
     assert!(!vectors.is_emptied());
     model.behave(Behaves::Longer);
-    assert_eq!(asked(&vectors, "x", 0).await, "vector");
+    assert_eq!(asked(&vectors, "x", 0).await, "failed", "there is nothing to compare with");
     assert!(vectors.vector("known").is_none() && vectors.is_emptied() && !vectors.is_emptied());
     vectors.want(["known"].into_iter());
     make(&vectors).await;
