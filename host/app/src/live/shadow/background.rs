@@ -83,8 +83,10 @@ impl Asked {
     async fn answer(&self, request: &ModelRequest, cost: &mut Cost) -> Result<ModelResponse, ModelError> {
         let bound = Cost::bound(request, self.prices);
         let response = self.model.complete(request).await?;
-        if response.usage.prompt_tokens > 0 {
-            *cost = cost.instead(bound, Cost::of(response.usage, self.prices));
+        let usage = response.usage;
+        let is_counted = usage.prompt_tokens > 0 && (usage.completion_tokens > 0 || written(&response).is_empty());
+        if is_counted {
+            *cost = cost.instead(bound, Cost::of(usage, self.prices));
         }
         Ok(response)
     }
@@ -223,6 +225,7 @@ impl ShadowAnswers {
         let without = written(&model.answer(&pair.without, cost).await?);
         let longest = Cost::bound(&longest_question(pair), judge.prices);
         if with.is_empty() && without.is_empty() {
+            *cost = cost.instead(longest, Cost::default());
             return Err(ModelError::InvalidResponse("both answers are empty".to_owned()));
         }
         if with == without {

@@ -60,7 +60,8 @@ impl Llm for Model {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ModelError> {
         self.asked.lock().unwrap().push(said(request));
         let message = Message::text(Role::Assistant, Origin::Policy, (self.answers)(request)?);
-        let usage = Usage { prompt_tokens: self.tokens, ..Usage::default() };
+        let completion_tokens = self.tokens.min(1);
+        let usage = Usage { prompt_tokens: self.tokens - completion_tokens, completion_tokens, ..Usage::default() };
         Ok(ModelResponse::new(message, usage, "stop"))
     }
 }
@@ -232,6 +233,12 @@ async fn an_endpoint_that_counts_no_tokens_is_paid_by_its_bound() {
     bench.look().await;
     let paid = bench.shadow.state.spending.spent.tokens;
     assert!(bench.asked() == (2, 1) && paid > 1_000, "{paid}");
+    // One that counts its own tokens alone: an answer of one token costs as much as its bound.
+    let half = Model { tokens: 1, ..Model::new("big", obedient) };
+    let mut bench = Bench::new(half, Model { tokens: 1, ..Model::new("small", german) }, |_| ()).await;
+    bench.session(|_| ()).await;
+    bench.look().await;
+    assert_eq!(bench.shadow.state.spending.spent.tokens, paid);
 }
 
 #[tokio::test]
@@ -240,6 +247,7 @@ async fn two_empty_answers_are_no_preference() {
     bench.session(|_| ()).await;
     assert_eq!(bench.look().await, Looked::Rests);
     assert_eq!((bench.asked(), bench.counts().failed, bench.counts().preferred.pairs()), ((2, 0), 1, 0));
+    assert_eq!(bench.shadow.state.spending.spent.tokens, 30, "what was not asked is not paid for");
 }
 
 #[tokio::test]
