@@ -3,7 +3,7 @@
 use crate::integers::{signed, unsigned};
 use crate::keys::EpisodeKey;
 use crate::reader::Reader;
-use crate::writer::{Store, Write};
+use crate::writer::{Store, Write, give_way};
 use crate::{feedback, forgetting, pool, routing, trials};
 use async_trait::async_trait;
 use clawhost_core::{
@@ -66,6 +66,7 @@ pub(crate) fn record(transaction: &Transaction<'_>, batch: &ExchangeBatch) -> ru
     // Answers that came too late for their session.
     let mut late = BTreeSet::new();
     for row in rows {
+        give_way();
         let ExchangeRow { episode, position, at, outcome, document, pooled, routed, drawn, .. } = row;
         let OpenEpisode { run, id, index, session, opened_at } = episode;
         let LiveSession { session: name, agent, alias, user, project } = session;

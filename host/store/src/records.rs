@@ -11,7 +11,7 @@ use crate::keys::EpisodeKey;
 use crate::ledger::{self, EntryKind, Ledger};
 use crate::retention;
 use crate::runs;
-use crate::writer::{Store, Write, off_executor};
+use crate::writer::{Store, Write, give_way, off_executor};
 use async_trait::async_trait;
 use clawhost_core::{
     Admission, Digest, Episode, EpisodeState, EpisodeStore, ExpectedVerdict, Judged, NotAdmitted, Recorded,
@@ -144,6 +144,7 @@ pub(crate) fn append(
     let mut exchanged = transaction.prepare_cached("DELETE FROM exchanges WHERE run = ? AND episode = ?")?;
     let mut writer = RowWriter::new(transaction);
     for row in rows {
+        give_way();
         let episode = &row.recorded.episode;
         if episode.origin.session().is_some() {
             closed.execute(params![episode.run.0, episode.id.0])?;

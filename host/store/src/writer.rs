@@ -279,6 +279,12 @@ impl Store {
     }
 }
 
+/// Lets other threads run that wait for this processor. It costs a call of the system, so it is for steps of some 40 us: a thread that is not interrupted runs for up to
+/// three milliseconds while an answer waits.
+pub(crate) fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Runs long work off the executor.
 pub(crate) async fn off_executor<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
