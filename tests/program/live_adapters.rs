@@ -83,6 +83,8 @@ fn what_a_user_has_taught_answers_that_user_alone() {
     let listed = bench.json(&["model", "log", "m"]);
     let scopes: Vec<_> = listed["weights"].as_array().unwrap().iter().map(|one| one["scope"].clone()).collect();
     assert_eq!(scopes, [json!("user:/ada"), json!("user:/ben")], "{listed}");
+    bench.refused(&["model", "log", "x"], &["no model x has learned from live sessions; there is m"]);
+    bench.refused(&["model", "rollback", "m", "--to", "0"], &["has an adapter for each scope; name the scope"]);
     bench.json(&["model", "rollback", "m", "--to", "0", "--scope", "user:/ada"]);
     looks(|| version(&served, ADA)).find(|version| *version == base).expect("the configured weights answer again");
     assert_eq!(version(&served, BEN), ben);

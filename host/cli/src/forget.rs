@@ -17,8 +17,9 @@ const HELP: &str = "SCOPE is one of
   team:/NAME         the memory of a team
   key:KEY            everything of a key; key: of clients without one
 
-Without --yes it shows what would be removed. No gateway may run then: stop it, forget, and start it again. It can be interrupted: run it again.
-Copies elsewhere (exports, backups, weights that were trained) are not reached. The guide `live.md` says what goes and what stays.";
+Without --yes it shows what would be removed, and a gateway may run. With --yes none may: stop it, forget, and start it again. It can be interrupted: run it again.
+Weights that a gateway trained from it answer no longer. Copies elsewhere (exports, backups, weights of runs) are not reached. The guide `live.md` says what goes and what
+stays.";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP)]

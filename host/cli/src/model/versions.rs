@@ -2,9 +2,10 @@
 
 use super::print_json;
 use crate::context::Context;
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use clawhost_app::{LiveWeightsVersions, Scope, Workspace, WorkspaceSettings, live_weights, serve_live_weights, time};
 use clawhost_core::{Digest, escaped};
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 /// Longest note of a version that is shown, and longest name of a model with a scope.
@@ -24,6 +25,15 @@ fn named(model: &str, scope: Option<&Scope>) -> String {
 pub(super) fn log(context: &Context, wanted: Option<&str>) -> anyhow::Result<Exit> {
     context.reader()?;
     let mut all = live_weights(&workspace(context)?)?;
+    if let Some(wanted) = wanted
+        && !all.is_empty()
+        && all.iter().all(|one| one.model != wanted)
+    {
+        let known: BTreeSet<String> = all.iter().map(|one| escaped(&one.model, NAME)).collect();
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        let why = format!("no model {} has learned from live sessions; there is {known}", escaped(wanted, NAME));
+        return Err(UsageError(why).into());
+    }
     all.retain(|one| wanted.is_none_or(|wanted| one.model == wanted));
     if context.json() {
         return print_json(&serde_json::json!({ "format": 1, "weights": all }));

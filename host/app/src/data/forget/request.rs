@@ -53,7 +53,9 @@ pub enum ForgetError {
         what: String,
     },
     /// Nothing of it is recorded, and what had expired or was removed before is cleaned from dictionaries and free pages.
-    #[error("{folder} has nothing of {what} on record; what was removed earlier is gone from its files now, too")]
+    #[error(
+        "{folder} has nothing of {what} on record; what expired or was removed before is gone from dictionaries, free pages and logs now"
+    )]
     OnlyCleaned {
         /// The folder.
         folder: String,

@@ -460,7 +460,10 @@ async fn a_name_that_nothing_has_is_an_error_after_what_was_removed_before_is_cl
     for scope in ["key:shpo", "user:shop/adda"] {
         let scope = request(Some(scope), None, None);
         let refused = forgotten(folder.path(), &scope).await.unwrap_err().to_string();
-        assert!(refused.contains("on record; what was removed earlier is gone from its files now"), "{refused}");
+        assert!(
+            refused.contains("on record; what expired or was removed before is gone from dictionaries"),
+            "{refused}"
+        );
     }
     assert!(!files_with(folder.path(), MARKER).is_empty());
 }

@@ -123,7 +123,7 @@ impl Training {
                     let known =
                         place.known().inspect_err(|error| tracing::error!("an adapter does not learn: {error}"));
                     let Ok(Some(known)) = known else { continue };
-                    known.check(&self.beginning(&digest, known.scope.clone()))?;
+                    place.check(&known, &self.beginning(&digest, known.scope.clone()))?;
                     places.push((place, known));
                 }
             }
@@ -212,6 +212,11 @@ impl Training {
             }
             queue.looked = number;
         }
+        // A step by hand may have taken them.
+        if let Some(whose) = queue.fullest() {
+            let through = self.through(&whose).unwrap_or_default();
+            queue.took(&whose, through.max(queue.through(&whose)));
+        }
         Ok(is_full)
     }
 
@@ -282,7 +287,7 @@ impl Training {
         let (note, mut metrics) = match made.stepped {
             Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics)),
             Stepped::Nothing(metrics) => {
-                let why = "these sessions teach nothing: their rewards are equal, or the weights that answered them are too old";
+                let why = "these sessions teach nothing: their rewards are equal, or the weights that answered them are too old or were taken back";
                 (why.to_owned(), shown(&metrics))
             }
             Stepped::Refused(why) => (why, Vec::new()),

@@ -54,6 +54,12 @@ impl Queue {
         self.lanes.values().map(|lane| lane.waiting.len()).max().unwrap_or_default()
     }
 
+    /// The weights for which most sessions wait.
+    pub(super) fn fullest(&self) -> Option<Whose> {
+        let waiting = self.lanes.iter().filter(|(_, lane)| !lane.waiting.is_empty());
+        waiting.max_by_key(|(_, lane)| lane.waiting.len()).map(|(whose, _)| whose.clone())
+    }
+
     /// The weights for which at least so many sessions wait and that do not rest, and of these the ones whose last needed session is due first, with the time
     /// of that.
     pub(super) fn next(&self, batch: usize, now_ms: u64) -> Option<(Whose, u64)> {
@@ -115,6 +121,7 @@ mod tests {
             queue.add(scope(name), waiting(number), || through);
         }
         assert_eq!((queue.longest(), queue.next(3, 0)), (2, None));
+        assert!(queue.fullest().is_some_and(|whose| !queue.first(&whose, 2).is_empty()));
         assert_eq!(queue.next(2, 0), Some((scope("ben"), 50)), "the batch that was complete first");
         assert_eq!(queue.first(&scope("ben"), 2), [waiting(2), waiting(5)]);
         queue.took(&scope("ben"), 5);

@@ -19,8 +19,8 @@ const RATE: f64 = 1e-4;
 const EPOCHS: u32 = 2;
 /// Most epochs: the bounds of the objective stop most of what more would do.
 const MOST_EPOCHS: u32 = 32;
-/// Seconds after its end at which a session is taken, with the feedback that it has by then.
-const DEADLINE_SECONDS: u64 = 600;
+/// Seconds after its last answer at which a session is taken, with the feedback that it has by then: the half hour for which it may be open, and ten minutes.
+const DEADLINE_SECONDS: u64 = 2_400;
 /// Longest such time: thirty days.
 const LONGEST_DEADLINE_SECONDS: u64 = 30 * 24 * 60 * 60;
 /// Seconds after which a batch that is due is trained on in any case: a day.
@@ -60,7 +60,7 @@ pub struct WeightsSection {
     pub teacher: Option<String>,
     /// The sources of the rewards that weights learn from. `None`: users and outcomes.
     pub train_from: Option<Vec<String>>,
-    /// Seconds after its end at which a session is taken.
+    /// Seconds after its last answer at which a session is taken.
     pub deadline_seconds: Option<u64>,
     /// Seconds without a request after which a batch is trained on. `None`: as soon as it is due.
     pub idle_seconds: Option<u64>,

@@ -77,6 +77,11 @@ pub(super) fn serve(
     let all = LearnedPlace::new(data, model);
     let place = scope.map_or(all.clone(), |scope| all.of_scope(scope));
     let nothing = || {
+        if scope.is_none() && !all.scopes().is_empty() {
+            let model = clawhost_core::escaped(model, clawhost_learn::memory::SCOPE_BYTES);
+            let why = format!("the model {model} has an adapter for each scope; name the scope whose adapter is meant");
+            return AppError::from(RequestError::Other(why));
+        }
         let whose = scope.map(|scope| format!(" of {scope}")).unwrap_or_default();
         let named = clawhost_core::escaped(&format!("{model}{whose}"), clawhost_learn::memory::SCOPE_BYTES);
         AppError::from(RequestError::Other(format!("the model {named} has learned nothing from live sessions")))
@@ -381,6 +386,21 @@ mod tests {
             let learned = LearnedPlace::new(data.path(), model).known().unwrap().unwrap();
             assert_eq!(learned.serves, 0, "{model}");
         }
+    }
+
+    #[test]
+    fn other_settings_begin_anew_until_a_step_was_taken() {
+        let data = tempfile::tempdir().unwrap();
+        let place = LearnedPlace::new(data.path(), "m");
+        begun(&place, None);
+        let other = Beginning { learns: "an adapter of rank 2".to_owned(), ..beginning(None) };
+        let mut learned = place.learned(&other, 0).unwrap();
+        step(&place, &mut learned, "one", &["r/1"]);
+        let refused = place.learned(&beginning(None), 0).unwrap_err().to_string();
+        assert!(
+            refused.contains("so far an adapter of rank 2 learned") && refused.contains("live-weights/m"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -140,8 +140,8 @@ impl Learned {
     ///
     /// # Errors
     /// The configured model is another one, its files have changed, or other weights of it shall learn.
-    pub(super) fn check(&self, beginning: &Beginning) -> Result<(), AppError> {
-        let refuse = |why: String| Err(unusable(Path::new(FOLDER), why));
+    fn check(&self, place: &Path, beginning: &Beginning) -> Result<(), AppError> {
+        let refuse = |why: String| Err(unusable(place, why));
         if self.base != beginning.base {
             return refuse(format!(
                 "its weights were learned from {}, and the model is {} now; name another alias, or move the folder away",
@@ -310,14 +310,25 @@ impl LearnedPlace {
         small_files::read(&self.folder.join(FILE), FORMAT, |learned: &Learned| learned.format)
     }
 
-    /// What was learned here. Begins if there is nothing yet.
+    /// Checks that what was learned here belongs to the model and to what shall learn now.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn check(&self, known: &Learned, beginning: &Beginning) -> Result<(), AppError> {
+        known.check(&self.folder, beginning)
+    }
+
+    /// What was learned here. Begins if there is nothing yet, and anew if no step was taken and something else shall learn.
     ///
     /// # Errors
     /// The file is damaged, or something else was learned here.
     pub(super) fn learned(&self, beginning: &Beginning, now: u64) -> Result<Learned, AppError> {
         if let Some(known) = self.known()? {
-            known.check(beginning)?;
-            return Ok(known);
+            match self.check(&known, beginning) {
+                // The same model, of which nothing was learned so far.
+                Err(_) if known.versions.len() == 1 && known.base == beginning.base => {}
+                checked => return checked.map(|()| known),
+            }
         }
         let learned = Learned::new(beginning, now);
         small_files::write(&self.folder, FILE, &learned)?;
@@ -380,7 +391,9 @@ impl LearnedPlace {
             return refuse(format!("there is no version {number} of these weights on disk"));
         };
         if version.is_withdrawn && !confirms {
-            return refuse(format!("version {number} learned from something that was forgotten since"));
+            return refuse(format!(
+                "version {number} learned from something that was forgotten since; confirm it to serve it all the same"
+            ));
         }
         learned.serves = number;
         self.keep(learned)
