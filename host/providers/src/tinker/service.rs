@@ -88,7 +88,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The error, where what is lost can be made anew: it says nothing about the request.
+    /// The error of a request that names something the caller can create again, such as a model in training: if the service has lost it, it counts as an outage.
     pub(super) fn passing(self) -> ModelError {
         match self.error {
             ModelError::Refused(why) if self.is_lost => ModelError::Unavailable(why),

@@ -399,6 +399,17 @@ fn write_weights(folder: &Path, name: &str, scope: Option<&str>, session: &str, 
     std::os::unix::fs::symlink(place.join("versions/1/tiny"), place.join("serving")).unwrap();
 }
 
+/// Shared weights that learned from Eve, and the adapters of Eve and Bob. The sessions have expired, so no record says whose they were.
+fn write_weights_of_eve_and_bob(folder: &Path) {
+    for (name, scope, session, taught_by) in [
+        ("m", None, "run-old/ep-z", "user:shop/eve"),
+        ("m/own/eve", Some("user:shop/eve"), "run-old/ep-z", "user:shop/eve"),
+        ("m/own/bob", Some("user:shop/bob"), "run-old/ep-y", "user:shop/bob"),
+    ] {
+        write_weights(folder, name, scope, session, taught_by);
+    }
+}
+
 /// Where the weights that answer are, in the folder of a model.
 fn leads_to(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
     std::fs::read_link(folder.join("live-weights").join(name).join("serving")).ok()
@@ -408,9 +419,7 @@ fn leads_to(folder: &Path, name: &str) -> Option<std::path::PathBuf> {
 async fn an_interrupted_forgetting_of_a_scope_is_finished_by_what_it_has_noted() {
     let folder = tempfile::tempdir().unwrap();
     drop(talked(folder.path()).await);
-    write_weights(folder.path(), "m", None, "run-old/ep-z", "user:shop/eve");
-    write_weights(folder.path(), "m/own/eve", Some("user:shop/eve"), "run-old/ep-z", "user:shop/eve");
-    write_weights(folder.path(), "m/own/bob", Some("user:shop/bob"), "run-old/ep-y", "user:shop/bob");
+    write_weights_of_eve_and_bob(folder.path());
     let options = StoreOptions { ledger_key: ledger_key_of(folder.path()).unwrap(), ..StoreOptions::default() };
     let store = Store::open(folder.path(), options).unwrap();
     // The process ends when its records have gone.
@@ -428,10 +437,7 @@ async fn an_interrupted_forgetting_of_a_scope_is_finished_by_what_it_has_noted()
 async fn what_weights_learned_from_sessions_that_have_expired_is_forgotten_with_their_user() {
     let folder = tempfile::tempdir().unwrap();
     drop(talked(folder.path()).await);
-    // No record says any more whose session that was.
-    write_weights(folder.path(), "m", None, "run-old/ep-z", "user:shop/eve");
-    write_weights(folder.path(), "m/own/eve", Some("user:shop/eve"), "run-old/ep-z", "user:shop/eve");
-    write_weights(folder.path(), "m/own/bob", Some("user:shop/bob"), "run-old/ep-y", "user:shop/bob");
+    write_weights_of_eve_and_bob(folder.path());
     let scope = request(Some("user:shop/eve"), None, None);
     let would = forgotten(folder.path(), &ForgetRequest { is_rehearsal: true, ..scope.clone() }).await.unwrap();
     assert_eq!(files_with(folder.path(), "shop/eve").len(), 1);

@@ -179,8 +179,7 @@ impl Steppable for Learner {
 /// Takes a step over some sessions, all or nothing. `number`: of the version that it may make.
 ///
 /// # Errors
-/// The teacher does not answer, or what computes cannot be reached: the sessions may be taken again, by weights that are opened anew. Or the weights cannot be
-/// restored.
+/// The teacher does not answer, or the weights cannot be reached or restored. Open the weights anew and try the same sessions again.
 pub(super) async fn step<W: Steppable>(
     weights: &mut W,
     learns: (LiveSignal, &dyn Teacher),
@@ -192,7 +191,7 @@ pub(super) async fn step<W: Steppable>(
     let stepped = match forward(weights, &batch).await {
         Ok(Stepped::Taken(metrics)) => return Ok(Stepped::Taken(metrics)),
         Ok(other) => other,
-        // Nothing is known of these sessions.
+        // The caller tries the same sessions again.
         Err(error @ LearnError::Unavailable { .. }) => return Err(failed(error)),
         Err(error) => Stepped::Refused(error.to_string()),
     };

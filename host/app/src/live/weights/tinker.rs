@@ -56,7 +56,7 @@ fn refused(error: impl std::fmt::Display) -> LearnError {
     LearnError::Layer { layer: "weights".into(), why: error.to_string() }
 }
 
-/// A failure of the service. One that may pass says nothing about the sessions.
+/// A failure of the service as an error of learning. After an outage the same sessions are tried again; after a refusal they are not.
 fn of_service(error: ModelError) -> LearnError {
     match error {
         ModelError::Unavailable(why) => LearnError::Unavailable { layer: "weights".into(), why },

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Keeps these names apart from those of episodes, which have a `/`.
 const MARK: &str = "scope:";
 
-/// The name of a scope: `user:KEY/NAME`, `project:KEY/NAME`, `agent:KEY/NAME`, or `key:KEY`. It is a digest, from which nothing can be read.
+/// The name of a scope: `user:KEY/NAME`, `project:KEY/NAME`, `agent:KEY/NAME`, or `key:KEY`. It is a digest: the name cannot be read from it, but whoever guesses a name can check it.
 pub(crate) fn trace_of(scope: &str) -> String {
     format!("{MARK}{}", folder_of(scope))
 }
