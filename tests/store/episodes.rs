@@ -351,6 +351,44 @@ async fn feedback_decides_a_pending_episode_and_lists_show_it() {
 }
 
 #[tokio::test]
+async fn open_sessions_that_were_answered_last_are_found_without_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let live = RunRecord { kind: RunKind::Live, environment: "assistant".into(), planned: 0, ..run("run-live") };
+    store.begin_run(&live).await.unwrap();
+    let exchange = |(index, position, at): (u64, u32, u64)| ExchangeRow {
+        episode: OpenEpisode {
+            run: RunId("run-live".into()),
+            id: EpisodeId(format!("ep-{index}")),
+            index,
+            session: LiveSession::new("s", "assistant", "fast"),
+            opened_at: index,
+        },
+        position,
+        at,
+        outcome: ExchangeOutcome::Complete,
+        document: "{}".into(),
+        pooled: None,
+        routed: None,
+        drawn: None,
+        owner: String::new(),
+        answer_id: None,
+        is_main: true,
+    };
+    // The first session goes on after the others.
+    let rows = [(0, 0, 10), (1, 0, 20), (2, 0, 30), (0, 1, 25)].map(exchange);
+    let through = SpoolPlace { segment: 1, offset: 70 };
+    store.record_exchanges(ExchangeBatch { exchanges: rows.into(), responses: vec![], through }).await.unwrap();
+    let reader = Reader::open(folder.path()).unwrap();
+    let found = |limit| -> Vec<(u64, u64, u64)> {
+        let open = reader.newest_open(limit).unwrap();
+        open.into_iter().map(|open| (open.episode.index, open.turns, open.last_at)).collect()
+    };
+    assert_eq!(found(2), [(2, 1, 30), (0, 2, 25)]);
+    assert_eq!(found(10), [(2, 1, 30), (0, 2, 25), (1, 1, 20)]);
+}
+
+#[tokio::test]
 async fn a_live_episode_is_open_until_it_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());

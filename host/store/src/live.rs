@@ -138,19 +138,41 @@ fn progress(row: &Row<'_>) -> rusqlite::Result<EpisodeProgress> {
     Ok(EpisodeProgress { turns: unsigned(row.get(7)?), is_complete, last_at, episode })
 }
 
+/// The columns of [`progress`], of `o` in `open_episodes`.
+macro_rules! progress_of {
+    ($from:literal) => {
+        concat!(
+            "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at,
+             (SELECT count(*) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id AND x.outcome = 2),
+             (SELECT outcome FROM exchanges x WHERE x.run = o.run AND x.episode = o.id ORDER BY x.position DESC LIMIT 1),
+             (SELECT max(at) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id), o.user, o.project ",
+            $from
+        )
+    };
+}
+
 impl LiveReader for Reader {
     fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError> {
         self.query(|connection| {
             connection
-                .prepare_cached(
-                    "SELECT o.run, o.id, o.position, o.session, o.agent, o.alias, o.opened_at,
-                     (SELECT count(*) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id AND x.outcome = 2),
-                     (SELECT outcome FROM exchanges x WHERE x.run = o.run AND x.episode = o.id ORDER BY x.position DESC LIMIT 1),
-                     (SELECT max(at) FROM exchanges x WHERE x.run = o.run AND x.episode = o.id), o.user, o.project
-                     FROM open_episodes o JOIN runs r ON r.id = o.run
-                     WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position",
-                )?
+                .prepare_cached(progress_of!(
+                    "FROM open_episodes o JOIN runs r ON r.id = o.run
+                     WHERE ?1 IS NULL OR o.run = ?1 ORDER BY r.number DESC, o.position"
+                ))?
                 .query_map([run.map(|run| &run.0)], progress)?
+                .collect()
+        })
+    }
+
+    fn newest_open(&self, limit: usize) -> Result<Vec<EpisodeProgress>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(progress_of!(
+                    "FROM (SELECT run, id, (SELECT at FROM exchanges x WHERE x.run = y.run AND x.episode = y.id
+                           ORDER BY position DESC LIMIT 1) AS last FROM open_episodes y ORDER BY last DESC LIMIT ?) n
+                     JOIN open_episodes o ON o.run = n.run AND o.id = n.id ORDER BY n.last DESC"
+                ))?
+                .query_map([signed(limit as u64)], progress)?
                 .collect()
         })
     }

@@ -138,6 +138,8 @@ pub trait LiveReader {
     /// # Errors
     /// The store cannot be read; likewise for all methods below.
     fn open_episodes(&self, run: Option<&RunId>) -> Result<Vec<EpisodeProgress>, StoreError>;
+    /// Those of all runs that were answered last, the latest first, at most `limit`.
+    fn newest_open(&self, limit: usize) -> Result<Vec<EpisodeProgress>, StoreError>;
     /// The session of a live episode in progress. `None`: there is no such episode, or it has ended.
     fn open_session(&self, run: &RunId, episode: &EpisodeId) -> Result<Option<LiveSession>, StoreError>;
     /// The exchanges of a live episode in progress as JSON texts, in order.

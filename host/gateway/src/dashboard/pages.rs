@@ -160,8 +160,6 @@ pub(super) async fn overview(gateway: &Inner, page: u64) -> Result<Overview, Ref
 }
 
 fn open(reader: &dyn StoreReader) -> Result<Vec<OpenRow>, StoreError> {
-    let mut open = reader.open_episodes(None)?;
-    open.sort_by_key(|progress| std::cmp::Reverse(progress.last_at));
     let row = |progress: EpisodeProgress| {
         let episode = progress.episode;
         OpenRow {
@@ -173,7 +171,7 @@ fn open(reader: &dyn StoreReader) -> Result<Vec<OpenRow>, StoreError> {
             at: progress.last_at,
         }
     };
-    Ok(open.into_iter().take(LISTED as usize).map(row).collect())
+    Ok(reader.newest_open(LISTED as usize)?.into_iter().map(row).collect())
 }
 
 /// Where verdicts are. Those of a live episode come after it was recorded: the first one decides, each later one revises.
