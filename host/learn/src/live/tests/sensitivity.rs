@@ -28,6 +28,13 @@ fn an_entry_that_only_makes_good_outcomes_be_told_is_admitted_unless_findings_mu
 }
 
 #[test]
+fn bias_is_covered_at_the_propensity_of_live_trials_too() {
+    let found = simulate(&World { propensity: 0.1, ..biased(1.5) }, 3 * SESSIONS, 0.0);
+    assert!(found.help[0] > 0.2, "the check has to matter: {found:?}");
+    assert!(found.survived <= allowed(0.1), "{found:?}");
+}
+
+#[test]
 fn a_bias_hides_among_users_who_differ_and_is_covered_there_too() {
     let world = World { decides: 0.3, spread: 0.2, ..biased(1.5) };
     let found = simulate(&world, SESSIONS, 0.0);

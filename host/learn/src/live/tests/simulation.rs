@@ -35,7 +35,9 @@ fn a_propensity_that_is_raised_while_rewards_rise_is_no_discovery() {
 
 #[test]
 fn rare_feedback_is_no_discovery() {
-    check_null(&World { feedback: Feedback::Share(0.05), users: 2_000, ..World::default() }, 8_000);
+    let world = World { feedback: Feedback::Share(0.05), users: 2_000, ..World::default() };
+    check_null(&world, 8_000);
+    check_null(&World { propensity: 0.1, ..world }, 8_000);
 }
 
 #[test]
@@ -121,6 +123,10 @@ fn the_effect_is_the_mean_over_the_draws_of_other_entries() {
     let found = simulate(&cancel, SESSIONS, 0.0);
     assert!(found.help[0] <= allowed(0.1) && found.missed <= allowed(0.05), "{found:?}");
     assert!(found.bias.abs() < 0.02, "{found:?}");
+    // At one in ten, the other one is seldom there.
+    let seldom = World { propensity: 0.1, ..cancel };
+    let found = simulate(&seldom, SESSIONS, 0.2 - 0.4 * 0.1);
+    assert!(found.missed <= allowed(0.05) && found.bias.abs() < 0.02, "{found:?}");
 }
 
 /// Trials of many entries at once: two help, one harms, nine do nothing. A finding ends its trial.
