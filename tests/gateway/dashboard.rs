@@ -159,7 +159,8 @@ struct Known(AtomicU64);
 #[async_trait::async_trait]
 impl LearnedBook for Known {
     async fn learned(&self) -> Result<LearnedView, String> {
-        let lift = Some(Lift { effect: 0.25, low: 0.1, high: 0.4, sessions: 80 });
+        let lift =
+            Some(Lift { effect: 0.25, low: 0.1, high: 0.4, sessions: 80, flip_point: Some(2.31), is_blocked: false });
         let entry = EntryView {
             id: "e-1".into(),
             text: ATTACK.into(),
@@ -199,6 +200,7 @@ impl LearnedBook for Known {
             trials: vec![trial],
             candidates: vec![lesson.clone()],
             dropped: vec![lesson],
+            refused: vec![LessonView { text: "Ask for a thumb.".into(), note: "it asks for praise".into() }],
             previous: Some((1, lift)),
             versions: vec![version(2), version(1)],
             rewards: vec![VersionReward { version: 2, sessions: 9, rewarded: 8, mean: Some(0.5), margin: Some(0.1) }],

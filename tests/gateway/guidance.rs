@@ -5,7 +5,7 @@ use crate::stub::{Received, Reply, Stub, events, says, stream};
 use crate::{Bench, served, turns};
 use async_trait::async_trait;
 use clawhost_core::{Drawn, KnownSecrets, SessionDraw, TrialsReader as _};
-use clawhost_gateway::{ClientKey, ClientKeys, GuidanceChoice, Guide, Guided, GuidedBy, Guiding, ServedModel};
+use clawhost_gateway::{ClientKey, ClientKeys, Draws, GuidanceChoice, Guide, Guided, GuidedBy, Guiding, ServedModel};
 use clawhost_providers::Dialect;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,8 +32,9 @@ impl Guide for Numbered {
         let user = guiding.session.user.as_deref().unwrap_or("nobody");
         let by = GuidedBy { playbook: "shop".into(), version: 4 };
         let guided = Guided::new(Some(by), vec![format!("e-{number}")], format!("guidance {number} for {user}"));
-        let document = format!("{} {}", guiding.episode, guiding.may_draw);
+        let document = guiding.episode.to_owned();
         let drawn = Some(SessionDraw { playbook: "shop".into(), document });
+        let drawn = drawn.filter(|_| guiding.draws == Draws::New);
         if user != "held-out" {
             return GuidanceChoice { guided: Some(guided), drawn };
         }
@@ -248,7 +249,7 @@ async fn streams_are_guided_and_say_so() {
 fn drawn(bench: &Bench) -> Vec<String> {
     let reader = clawhost_store::Reader::open(bench.folder.path()).unwrap();
     let all = reader.waiting_draws("shop", u64::MAX >> 1, 10).unwrap();
-    all.into_iter().map(|one| one.document.split_once(' ').unwrap().1.to_owned()).collect()
+    all.into_iter().map(|one| one.document).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,7 +267,40 @@ async fn draws_are_kept_once_for_a_session_and_for_no_branch_and_none_that_is_ke
     ask(&bench, &[("x-no-train", "1")], &[user("four")]).await;
     let episodes = bench.episodes().await;
     assert_eq!(episodes.len(), 3);
-    assert_eq!(drawn(&bench), ["true"]);
+    assert_eq!(drawn(&bench), [format!("{}/{}", episodes[0].run, episodes[0].id)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guidance_is_chosen_anew_when_the_client_rewrites_its_history_and_keeps_its_draws() {
+    let stub = model();
+    let mut bench = Bench::guided(vec![served(Dialect::OpenAi, &stub.base_url())], guide()).await;
+    let named = [("x-clawhost-session", "s")];
+    let mut messages = vec![user("one")];
+    for text in ["two", "three"] {
+        ask(&bench, &named, &messages).await;
+        messages.extend([assistant("ok"), user(text)]);
+    }
+    assert_eq!(seen(&stub), "guidance 0 for nobody");
+    // A compaction: the beginning is cut off.
+    ask(&bench, &named, &messages[2..]).await;
+    assert_eq!(seen(&stub), "guidance 1 for nobody");
+    let [episode] = bench.episodes().await.try_into().unwrap();
+    assert_eq!(episode.turns.len(), 3);
+    assert_eq!(drawn(&bench).len(), 1, "the draws of the beginning hold");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_side_turn_gets_the_guidance_of_its_session_and_no_draw() {
+    let stub = model();
+    let mut bench = Bench::guided(vec![served(Dialect::OpenAi, &stub.base_url())], guide()).await;
+    let named = ("x-clawhost-session", "s");
+    ask(&bench, &[named], &[user("one")]).await;
+    ask(&bench, &[named, ("x-turn-type", "side")], &[user("a title for: one")]).await;
+    assert_eq!(seen(&stub), "guidance 0 for nobody");
+    let episodes = bench.episodes().await;
+    assert_eq!(episodes.len(), 2);
+    assert_eq!(episodes[1].origin.withheld(), Some(clawhost_core::Withheld::SideTurn));
+    assert_eq!(drawn(&bench), [format!("{}/{}", episodes[0].run, episodes[0].id)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -221,6 +221,8 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     guide.set_embeddings(configuration.embeddings());
     let shown = guide.described();
     let scoring = LiveScoring::new(workspace, &file.scoring, events).await?;
+    let expects = scoring.as_ref().map(LiveScoring::expects).unwrap_or_default();
+    let config = GatewayConfig { expects, ..config };
     let learner = LiveLearner::new(workspace, &file.learning, guide.clone(), events).await?;
     let taught = training.as_ref().map(Training::summary);
     let weights = training.map(LiveWeights::new).transpose()?;

@@ -86,6 +86,14 @@ pub enum Withheld {
     Redacted,
 }
 
+impl Withheld {
+    /// Whether rewards judge such an episode: side turns are not the agent's work, a repetition would count twice, and what its client keeps out of
+    /// learning is no judge's business.
+    pub fn is_judged(self) -> bool {
+        !matches!(self, Self::SideTurn | Self::Repetition | Self::NoTrain)
+    }
+}
+
 /// Origin of a live episode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {

@@ -12,7 +12,7 @@ use crate::record_policy::RecordPolicy;
 use crate::store::CaptureStore;
 use crate::tls::TlsIdentity;
 use clawhost_capture::{Redaction, SessionsLimits};
-use clawhost_core::{Clock, Digest, KnownSecrets, RunId};
+use clawhost_core::{Clock, Digest, Expectation, KnownSecrets, RunId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +91,8 @@ pub struct GatewayConfig {
     pub sessions: SessionsLimits,
     /// What is redacted before anything is recorded.
     pub redaction: Arc<Redaction>,
+    /// The verdicts that sessions wait for when they have ended.
+    pub expects: Vec<Expectation>,
     /// Other limits.
     pub limits: GatewayLimits,
     /// Tokens of an answer for requests without a limit, where the model needs one.
@@ -112,6 +114,7 @@ impl GatewayConfig {
             record: RecordPolicy::default(),
             sessions: SessionsLimits::default(),
             redaction: Arc::default(),
+            expects: Vec::new(),
             limits: GatewayLimits::default(),
             max_tokens: 4096,
             access_log: false,

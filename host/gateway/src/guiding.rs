@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use clawhost_capture::Guided;
-use clawhost_core::{LiveSession, ModelRequest, SessionDraw};
+use clawhost_core::{Drawn, LiveSession, ModelRequest, SessionDraw};
 use serde::Serialize;
 
 /// A session that needs guidance.
@@ -18,10 +18,25 @@ pub struct Guiding<'a> {
     pub team: Option<&'a str>,
     /// The episode, as `RUN/EPISODE`.
     pub episode: &'a str,
-    /// Whether it is a conversation of its own whose client lets others learn from it: then entries may be drawn for it.
-    pub may_draw: bool,
+    /// What may be drawn for it.
+    pub draws: Draws<'a>,
     /// Unix time in milliseconds.
     pub at_ms: u64,
+}
+
+/// What may be drawn for a session. The draws of its beginning hold as long as it lasts, also where its guidance is chosen anew: its rewards are
+/// compared by them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Draws<'a> {
+    /// The session begins, and its client lets others learn from it: entries may be drawn.
+    New,
+    /// It has begun, comes from another session, or teaches nothing: what was drawn for its beginning holds, and nothing else is drawn.
+    Kept {
+        /// Entries that were drawn then.
+        entries: &'a [Drawn],
+        /// The version that it got then, if its guidance names one.
+        version: Option<u64>,
+    },
 }
 
 /// What a session gets.

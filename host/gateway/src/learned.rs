@@ -15,6 +15,10 @@ pub struct Lift {
     pub high: f64,
     /// Sessions with feedback behind it; 0 where only a learning run knows.
     pub sessions: u64,
+    /// The bias of feedback, as an odds ratio above 1, at which it is no finding any more. `None`: it is none, or a learning run measured it.
+    pub flip_point: Option<f64>,
+    /// Whether nothing can be decided, because sessions with it and without it give feedback differently often.
+    pub is_blocked: bool,
 }
 
 /// An effect with its text for people.
@@ -24,15 +28,25 @@ struct LiftShown {
     low: f64,
     high: f64,
     sessions: u64,
+    flip_point: Option<f64>,
+    is_blocked: bool,
     text: String,
 }
 
 impl From<Lift> for LiftShown {
     fn from(lift: Lift) -> Self {
-        let Lift { effect, low, high, sessions } = lift;
-        let interval = format!("{effect:+.2} ({low:+.2} to {high:+.2})");
-        let text = if sessions == 0 { interval } else { format!("{interval}, {sessions} sessions") };
-        Self { effect, low, high, sessions, text }
+        let Lift { effect, low, high, sessions, flip_point, is_blocked } = lift;
+        let mut text = format!("{effect:+.2} ({low:+.2} to {high:+.2})");
+        if sessions > 0 {
+            text += &format!(", {sessions} sessions");
+        }
+        if let Some(flip_point) = flip_point {
+            text += &format!("; biased feedback would undo it from an odds ratio of {flip_point:.1} on");
+        }
+        if is_blocked {
+            text += "; not decided, because sessions with it and without it give feedback differently often";
+        }
+        Self { effect, low, high, sessions, flip_point, is_blocked, text }
     }
 }
 
@@ -193,6 +207,8 @@ pub struct LearnedView {
     pub candidates: Vec<LessonView>,
     /// Lessons that are neither tried nor served any more, the latest first.
     pub dropped: Vec<LessonView>,
+    /// Proposals that were refused, the latest first.
+    pub refused: Vec<LessonView>,
     /// The version before the newest one, while both are compared, with what it would add.
     pub previous: Option<(u64, Option<Lift>)>,
     /// The newest versions, the newest first.

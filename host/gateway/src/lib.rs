@@ -37,7 +37,9 @@ pub use capture::used_today;
 pub use clawhost_capture::{CaptureError, Guided, GuidedBy, Redaction, RedactionSettings, SessionsLimits};
 pub use config::{GatewayChange, GatewayConfig, GatewayLimits, GatewayParts};
 pub use error::GatewayError;
-pub use guiding::{GuidanceChoice, Guide, Guiding, MemoryBook, MemoryItem, MemoryParty, NewMemory, NotRemembered};
+pub use guiding::{
+    Draws, GuidanceChoice, Guide, Guiding, MemoryBook, MemoryItem, MemoryParty, NewMemory, NotRemembered,
+};
 pub use http::{Gateway, GatewayCounts, Running};
 pub use ingest::{Guidance, GuidanceEntry, GuidanceSource};
 pub use keys::{ADMIN_KEY_PREFIX, ClientKey, ClientKeys, KEY_PREFIX, PLACEHOLDER_KEY, dollars, usd_micros};

@@ -67,6 +67,12 @@ impl GuidanceSources {
         Self { playbook, skills, index, budget }
     }
 
+    /// How many of these entries the playbook has, those on trial included.
+    pub fn count_of(&self, entries: &[&str]) -> usize {
+        let known = self.playbook.iter().flat_map(PlaybookView::entries);
+        known.filter(|entry| entries.contains(&entry.id.0.as_str())).count()
+    }
+
     /// Number of general skills.
     pub fn skills(&self) -> usize {
         self.skills.len()

@@ -186,7 +186,7 @@ fn configuration(arm: LiveArm, reflector: &Path) -> String {
     let silent = if arm == LiveArm::Silent { "?mode=silent" } else { "" };
     let reflector = format!("{}{silent}", reflector.display());
     format!(
-        "[gateway]\nmode = \"{}\"\n[learning]\nlive_trials = true\ntrial_share = 0.5\ndeadline_seconds = {DEADLINE_SECONDS}\nreflectors = [{}]\n",
+        "[gateway]\nmode = \"{}\"\n[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = {DEADLINE_SECONDS}\nreflectors = [{}]\n",
         mode.name(),
         serde_json::json!(reflector)
     )

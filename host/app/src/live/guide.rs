@@ -3,6 +3,7 @@
 use super::bank::bank;
 use super::book::{has_some, of_session};
 use super::learning::{Drawing, LearningSection, Plan, trials_of};
+use super::opted_in::OptedIn;
 use super::readers::Readers;
 use super::section::{LiveMode, SkillsSection};
 use super::text_vectors::{Asked, TEXT_BYTES, TextVectors, remembered_texts, texts};
@@ -13,11 +14,12 @@ use clawhost_core::{
     Clock, Embedding, EmbeddingModel, Message, ModelRequest, PlaybookReader as _, PlaybookVersion, Retrieval, Role,
     TrialsReader as _,
 };
-use clawhost_gateway::{GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
-use clawhost_learn::Entry;
+use clawhost_gateway::{Draws, GuidanceChoice, Guide, Guided, GuidedBy, Guiding, MemoryParty};
 use clawhost_learn::guidance::{GuidanceSources, ServedPlaybook};
+use clawhost_learn::live::trials::{Admitted, changes_manner};
 use clawhost_learn::memory::ScopeMemory;
 use clawhost_learn::playbook::{Meaning, Query};
+use clawhost_learn::{Entry, EntryId};
 use clawhost_store::Reader;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +32,8 @@ const QUERY_BYTES: usize = 8 << 10;
 struct Serving {
     mode: LiveMode,
     cache_ms: u64,
+    /// The name of the playbook, if one is served or learned.
+    playbook: Option<String>,
     newest: Served,
     /// The version before the newest one, if some sessions stay on it.
     previous: Option<Served>,
@@ -43,7 +47,8 @@ struct Serving {
 #[derive(Clone)]
 struct Served {
     sources: Arc<GuidanceSources>,
-    by: Option<GuidedBy>,
+    /// The number of the version; 0 is the empty playbook.
+    number: u64,
 }
 
 /// The playbook that is begun where there is none.
@@ -73,6 +78,8 @@ pub(crate) struct LiveGuide {
 struct Learning {
     section: LearningSection,
     secret: [u8; 32],
+    /// Whose sessions are drawn for.
+    from: OptedIn,
 }
 
 /// The name of the playbook of a section. `None`: there are several, or there is none and none is learned.
@@ -138,7 +145,9 @@ impl LiveGuide {
         (learning, secret): (LearningSection, [u8; 32]),
     ) -> Result<Self, AppError> {
         let reader = Reader::open(folder)?;
-        let learning = Learning { section: learning, secret };
+        let wrong = |why| RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why };
+        let from = learning.opted_in().map_err(wrong)?;
+        let learning = Learning { section: learning, secret, from };
         let (made_from, version) = looked(&reader, mode, section, &learning)?;
         let serving = made(&reader, mode, made_from, version, &learning)?;
         Ok(Self {
@@ -155,11 +164,10 @@ impl LiveGuide {
         if serving.mode == LiveMode::Observe {
             return None;
         }
-        let playbook = serving
-            .newest
-            .by
-            .as_ref()
-            .map_or_else(|| "no playbook".to_owned(), |by| format!("playbook {}, version {}", by.playbook, by.version));
+        let playbook = match (&serving.playbook, serving.newest.number) {
+            (None, _) | (_, 0) => "no playbook".to_owned(),
+            (Some(playbook), number) => format!("playbook {playbook}, version {number}"),
+        };
         let skills = clawhost_core::counted(serving.newest.sources.skills() as u64, "skill");
         let learns = match (serving.mode, self.learning.section.live_trials) {
             (LiveMode::Auto, true) => "; lessons are tried on sessions",
@@ -287,28 +295,44 @@ fn made(
         tracing::warn!("{why}");
     }
     let plan = made_from.plan.clone();
-    let drawing = plan.zip(playbook_name(reader, mode, section)?);
-    let drawing = drawing.map(|(plan, name)| Drawing::new(&learning.secret, &name, plan));
+    let playbook = playbook_name(reader, mode, section)?;
+    let drawing = plan.zip(playbook.as_ref());
+    let drawing = drawing.map(|(plan, name)| Drawing::new(&learning.secret, name, plan));
     let skills = skills(section)?;
     let served = |version: Option<&PlaybookVersion>, trials: Vec<Entry>| -> Result<Served, AppError> {
-        let by = version.map(|version| GuidedBy { playbook: version.name.clone(), version: version.number });
-        let worth = version.map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
+        let number = version.map_or(0, |version| version.number);
+        let mut worth = version.map(|version| worth(reader, &version.name)).transpose()?.unwrap_or_default();
+        if let Some(version) = version {
+            worth.extend(live_worth(reader, &version.name)?);
+        }
         let playbook = version.map(document).transpose()?;
         // A lesson on trial needs no version before it.
         let playbook = playbook.or_else(|| (!trials.is_empty()).then(Default::default));
         let playbook = playbook.map(|playbook| ServedPlaybook { playbook, worth: &worth, trials });
-        Ok(Served { sources: Arc::new(GuidanceSources::new(playbook, skills.clone(), section.tokens())), by })
+        Ok(Served { sources: Arc::new(GuidanceSources::new(playbook, skills.clone(), section.tokens())), number })
     };
     let plan = drawing.as_ref().map(|drawing| &drawing.plan);
     let newest = served(version.as_ref(), plan.map(|plan| plan.trials.clone()).unwrap_or_default())?;
     let watch = plan.and_then(|plan| plan.watch.as_ref()).zip(version.as_ref());
     let previous = watch.filter(|(watch, version)| watch.version == version.number).map(|(watch, version)| {
         let before = (watch.previous > 0).then(|| pick(reader, &version.name, Some(watch.previous))).transpose()?;
+        let read = |version: Option<&PlaybookVersion>| {
+            Ok::<_, AppError>(version.map(document).transpose()?.unwrap_or_default())
+        };
+        let by_user = changes_manner(&read(before.as_ref())?, &read(Some(version))?);
         // Lessons on trial are tried in both arms, so that the arms differ by the versions alone.
-        served(before.as_ref(), plan.map(|plan| plan.trials.clone()).unwrap_or_default())
+        Ok::<_, AppError>((served(before.as_ref(), plan.map(|plan| plan.trials.clone()).unwrap_or_default())?, by_user))
     });
-    let previous = previous.transpose()?;
-    Ok(Serving { mode, cache_ms: section.cache_ms(), newest, previous, drawing, made_from })
+    let (previous, by_user) = previous.transpose()?.unzip();
+    let drawing = drawing.map(|drawing| drawing.versions_by_user(by_user.unwrap_or_default()));
+    Ok(Serving { mode, cache_ms: section.cache_ms(), playbook, newest, previous, drawing, made_from })
+}
+
+/// What live trials found that served lessons add at least, on a scale of 0 to 1: where the budget is short, lessons that add more go first.
+fn live_worth(reader: &Reader, name: &str) -> Result<Vec<(EntryId, f64)>, AppError> {
+    let trials = trials_of(&reader.trials(name)?, name)?;
+    let worth = |one: &Admitted| Some((one.entry.id.clone(), one.estimate.as_ref()?.interval.0.max(0.0)));
+    Ok(trials.admitted().iter().filter_map(worth).collect())
 }
 
 /// What its user asks for in a conversation: the first message of the user and the last one, each up to a half of so many bytes.
@@ -357,23 +381,41 @@ impl Serving {
         guiding: &Guiding<'_>,
         asked: &SessionQuery<'_>,
     ) -> Result<GuidanceChoice, AppError> {
-        let drawing = self.drawing.as_ref().filter(|_| guiding.may_draw);
+        let drawing = self.drawing.as_ref().filter(|_| guiding.draws == Draws::New);
         let drawing = drawing.map(|drawing| drawing.session(guiding, self.previous.is_some()));
         let version = drawing.as_ref().and_then(|drawing| drawing.version);
-        let previous = self.previous.as_ref().filter(|_| version.is_some_and(|draw| draw.previous));
+        let (kept, began_with) = match guiding.draws {
+            Draws::New => (&[][..], None),
+            Draws::Kept { entries, version } => (entries, version),
+        };
+        // What a session was shown on trial may be served since, in the newest version alone.
+        let shown: Vec<&str> = kept.iter().filter(|draw| draw.shown).map(|draw| draw.entry.as_str()).collect();
+        let has_all = |one: &Served| one.sources.count_of(&shown) >= self.newest.sources.count_of(&shown);
+        let previous = self.previous.as_ref().filter(|previous| match &version {
+            Some(draw) => draw.previous,
+            None => began_with.is_some_and(|began| began == previous.number) && has_all(previous),
+        });
         let served = previous.unwrap_or(&self.newest);
-        let shows = |entry: &Entry| drawing.as_ref().and_then(|drawing| drawing.shows(entry));
+        let shows = |entry: &Entry| match &drawing {
+            Some(drawing) => drawing.shows(entry),
+            None => kept.iter().find(|draw| draw.entry == entry.id.0).map(|draw| draw.shown),
+        };
         let session = drawing.as_ref().map_or(0, |drawing| drawing.number());
         let (least, known) = (self.made_from.section.least_similarity(), |text: &str| asked.vectors.vector(text));
         let meaning = asked.vector().map(|vector| Meaning { vector, known: &known, least });
         let guided = served.sources.guide(memory, (session, Query::new(&asked.text, meaning)), shows);
-        let number = served.by.as_ref().map_or(0, |by| by.version);
-        let recorded = drawing.as_ref().map(|drawing| drawing.recorded(&guided.drawn, number)).transpose()?;
-        let (entries, drawn) = recorded.map(|(entries, drawn)| (entries, Some(drawn))).unwrap_or_default();
-        if guided.text.is_empty() && entries.is_empty() {
+        let recorded = drawing.as_ref().map(|drawing| drawing.recorded(&guided.drawn, served.number)).transpose()?;
+        let (entries, drawn) = match recorded {
+            Some((entries, drawn)) => (entries, Some(drawn)),
+            None => (kept.to_vec(), None),
+        };
+        // Which version a session began with must be known when its guidance is chosen anew.
+        let is_compared = version.is_some() || began_with.is_some();
+        if guided.text.is_empty() && entries.is_empty() && !is_compared {
             return Ok(GuidanceChoice { guided: None, drawn });
         }
-        let by = served.by.clone().filter(|_| guided.has_lessons || !entries.is_empty());
+        let by = self.playbook.clone().map(|playbook| GuidedBy { playbook, version: served.number });
+        let by = by.filter(|_| guided.has_lessons || !entries.is_empty() || is_compared);
         let guided = Guided::new(by, guided.shown, guided.text).with_drawn(entries).found_by(asked.retrieval());
         Ok(GuidanceChoice { guided: Some(guided), drawn })
     }
@@ -400,7 +442,10 @@ impl Guide for LiveGuide {
             self.want_vectors();
         }
         let asked = SessionQuery { text, vectors: &self.vectors, asked };
-        serving.choose(&memory, guiding, &asked).unwrap_or_else(|error| {
+        let may_draw = guiding.draws != Draws::New || self.learning.from.has(owner, session);
+        let draws = if may_draw { guiding.draws } else { Draws::Kept { entries: &[], version: None } };
+        let guiding = Guiding { draws, ..*guiding };
+        serving.choose(&memory, &guiding, &asked).unwrap_or_else(|error| {
             tracing::error!("a session gets no guidance: {error}");
             GuidanceChoice::default()
         })

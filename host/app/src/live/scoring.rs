@@ -4,7 +4,7 @@ use crate::events::EventSink;
 use crate::models::ModelFactory;
 use crate::plugins::Plugins;
 use crate::{AppError, RequestError, Workspace, plugin_spec, small_files};
-use clawhost_core::{Clock, Episode, LiveReader as _, StoreError, StoreReader, Withheld};
+use clawhost_core::{Clock, Episode, Expectation, LiveReader as _, RewardSource, StoreError, StoreReader, Withheld};
 use clawhost_engine::ModelGrants;
 use clawhost_play::{Cancel, EpisodeSource, Rescoring, ScoringRule, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, PluginSpec, RewardSpec};
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 16;
 /// Concurrent calls of one model.
 const CONCURRENCY: usize = 4;
+/// Milliseconds for which an ended session waits for the verdicts of these rewards: ten minutes. A judge that is down for longer gives revisions.
+const VERDICTS_MS: u64 = 10 * 60 * 1000;
 
 /// The rewards that judge every live episode.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -108,6 +110,14 @@ impl LiveScoring {
         Ok(Some(Self { folder, store, clock: workspace.clock(), rules, through }))
     }
 
+    /// The verdicts that sessions wait for when they have ended.
+    pub(crate) fn expects(&self) -> Vec<Expectation> {
+        let mut sources: Vec<RewardSource> = self.rules.iter().map(|rule| rule.source).collect();
+        sources.sort_unstable();
+        sources.dedup();
+        sources.into_iter().map(|source| Expectation { source, within_ms: VERDICTS_MS }).collect()
+    }
+
     /// Judges what ends, until it is dropped. What was not judged by then is judged after the next start.
     pub(crate) async fn run(mut self) {
         loop {
@@ -166,8 +176,7 @@ impl LiveScoring {
     }
 }
 
-/// Whether rewards judge an episode: side turns are not the agent's work, a repetition would count twice, and what its client keeps out of
-/// learning is no judge's business.
+/// Whether rewards judge an episode.
 fn is_judged(episode: &Episode) -> bool {
-    !matches!(episode.origin.withheld(), Some(Withheld::SideTurn | Withheld::Repetition | Withheld::NoTrain))
+    episode.origin.withheld().is_none_or(Withheld::is_judged)
 }

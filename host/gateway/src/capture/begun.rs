@@ -1,12 +1,12 @@
 //! The record of a request: as it begins, and as it ends.
 
-use super::guides::GuidedRequest;
+use super::guides::{GuidedRequest, GuidesTurn};
 use super::record::{First, Label};
 use super::recorder::{Places, Recorder};
 use super::responses::StoredResponse;
 use super::routes::RoutedRequest;
 use super::seen::Done;
-use crate::guiding::{Guide, Guiding};
+use crate::guiding::{Draws, Guide, Guiding};
 use crate::http::GuidanceWish;
 use crate::observe::{ExchangeEvent, GatewayEvent, Observation, Streaming};
 use crate::routing::Routing;
@@ -127,6 +127,8 @@ pub(crate) struct Begun {
     pub(super) drawn: Option<SessionDraw>,
     /// What the client wants of guidance.
     pub(crate) guidance: GuidanceWish,
+    /// Held by the first request of a session until its guidance is chosen, so that what comes from the session meanwhile gets the same.
+    pub(super) guides_turn: Option<GuidesTurn>,
 }
 
 impl Begun {
@@ -157,16 +159,18 @@ impl Begun {
         request: &ModelRequest,
         team: Option<&str>,
     ) -> Option<Guided> {
+        let turn = self.guides_turn.take();
         let (label, (exchange, _)) = (self.label.as_ref()?, self.place.as_ref()?);
         let (session, owner, name) = (&label.session, self.owner.as_str(), label.name());
         let (is_first, is_rewritten) = (exchange.position == 0, exchange.context_changed);
-        // Guidance that is chosen anew in a session has the draws of its beginning: they depend on nothing else.
-        let may_draw = matches!(exchange.relation, Relation::Opens | Relation::Continues) && !exchange.no_train;
-        let is_drawn = may_draw && is_first && exchange.relation == Relation::Opens;
-        let guiding = Guiding { request, session, owner, team, episode: &name, may_draw, at_ms: self.at };
+        let draws = match is_first && exchange.relation == Relation::Opens && !exchange.no_train {
+            true => Draws::New,
+            false => Draws::Kept { entries: &[], version: None },
+        };
+        let guiding = Guiding { request, session, owner, team, episode: &name, draws, at_ms: self.at };
         let guides = label.guides.clone();
-        let guidance = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await;
-        self.drawn = guidance.drawn.filter(|_| is_drawn);
+        let guidance = guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }, turn).await;
+        self.drawn = guidance.drawn;
         guidance.guided
     }
 

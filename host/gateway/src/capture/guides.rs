@@ -2,9 +2,10 @@
 //! would see other advice in the middle of its work. It is chosen anew where that costs nothing: when the client has rewritten the
 //! history, or after the cache has ended.
 
-use crate::guiding::{GuidanceChoice, Guide, Guiding};
+use crate::guiding::{Draws, GuidanceChoice, Guide, Guiding};
 use clawhost_capture::{Exchange, Guided};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedMutexGuard;
 
 /// The choice for a session.
 #[derive(Debug, Clone)]
@@ -23,7 +24,12 @@ pub(crate) struct Guides {
     pin: Arc<Mutex<Option<Pin>>>,
     /// Held while guidance is chosen, so that requests at the same time get the same.
     asking: Arc<tokio::sync::Mutex<()>>,
+    /// That of the session from which this one came, if it was not chosen yet.
+    from: Option<Arc<Self>>,
 }
+
+/// The turn to choose guidance. Others wait for its end.
+pub(super) type GuidesTurn = OwnedMutexGuard<()>;
 
 /// A request of a session.
 pub(crate) struct GuidedRequest<'a> {
@@ -41,8 +47,19 @@ impl Guides {
 
     /// That of a session that comes from this one. Its record needs the text again.
     pub(crate) fn inherited(&self) -> Self {
-        let pin = self.lock().clone().map(|pin| Pin { is_recorded: false, ..pin });
-        Self { pin: Arc::new(Mutex::new(pin)), ..Self::default() }
+        let pin = self.for_another();
+        let from = pin.is_none().then(|| Arc::new(self.clone()));
+        Self { pin: Arc::new(Mutex::new(pin)), from, ..Self::default() }
+    }
+
+    /// What a session gets that comes from this one.
+    fn for_another(&self) -> Option<Pin> {
+        self.lock().clone().map(|pin| Pin { is_recorded: false, ..pin })
+    }
+
+    /// The turn to choose, if nobody has it.
+    pub(super) fn turn(&self) -> Option<GuidesTurn> {
+        self.asking.clone().try_lock_owned().ok()
     }
 
     /// That which records of a session have.
@@ -54,14 +71,36 @@ impl Guides {
     }
 
     /// What a request gets. It has its text, and so has the record unless an earlier one has it. Draws are those that were made just now.
-    pub(crate) async fn of(&self, guide: &dyn Guide, asked: &GuidedRequest<'_>) -> GuidanceChoice {
-        let _asking = self.asking.lock().await;
+    /// `turn`: the turn of this session, if the request has it.
+    pub(crate) async fn of(
+        &self,
+        guide: &dyn Guide,
+        asked: &GuidedRequest<'_>,
+        turn: Option<GuidesTurn>,
+    ) -> GuidanceChoice {
+        let _turn = match turn {
+            Some(turn) => turn,
+            None => self.asking.clone().lock_owned().await,
+        };
         let now = asked.guiding.at_ms;
-        let known = self.lock().clone();
+        let mut known = self.lock().clone();
+        if let (None, Some(from)) = (&known, &self.from) {
+            let _chosen = from.asking.lock().await;
+            known = from.for_another();
+        }
         let stays = |pin: &Pin| !asked.is_rewritten && now.saturating_sub(pin.used_ms) < guide.cache_ms();
+        let began = known.as_ref().and_then(|pin| pin.guided.clone());
+        let draws = match (&known, asked.guiding.draws) {
+            (None, draws) => draws,
+            (Some(_), _) => Draws::Kept {
+                entries: began.as_ref().map_or(&[], |guided| guided.drawn.as_slice()),
+                version: began.as_ref().and_then(|guided| guided.by.as_ref()).map(|by| by.version),
+            },
+        };
+        let guiding = Guiding { draws, ..asked.guiding };
         let mut drawn = None;
         let mut choose = async || {
-            let guidance = guide.guide(&asked.guiding).await;
+            let guidance = guide.guide(&guiding).await;
             drawn = guidance.drawn;
             guidance.guided
         };
@@ -105,7 +144,7 @@ impl Guides {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use clawhost_core::{LiveSession, ModelRequest, SessionDraw};
+    use clawhost_core::{Drawn, LiveSession, ModelRequest, SessionDraw};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// Chooses another text each time.
@@ -118,10 +157,15 @@ mod tests {
             true
         }
 
-        async fn guide(&self, _: &Guiding<'_>) -> GuidanceChoice {
+        async fn guide(&self, guiding: &Guiding<'_>) -> GuidanceChoice {
             let text = self.0.fetch_add(1, Ordering::Relaxed).to_string();
-            let drawn = SessionDraw { playbook: "p".into(), document: text.clone() };
-            GuidanceChoice { guided: Some(Guided::new(None, vec![text.clone()], text)), drawn: Some(drawn) }
+            let draw = |entry: &str| Drawn { entry: entry.to_owned(), shown: true, propensity: Some(0.5) };
+            let (entries, drawn) = match guiding.draws {
+                Draws::New => (vec![draw(&text)], Some(SessionDraw { playbook: "p".into(), document: text.clone() })),
+                Draws::Kept { entries, .. } => (entries.to_vec(), None),
+            };
+            let guided = Guided::new(None, vec![text.clone()], text).with_drawn(entries);
+            GuidanceChoice { guided: Some(guided), drawn }
         }
 
         fn cache_ms(&self) -> u64 {
@@ -135,9 +179,10 @@ mod tests {
         (at_ms, is_first, is_rewritten): (u64, bool, bool),
     ) -> GuidanceChoice {
         let (request, session) = (ModelRequest::default(), LiveSession::new("s", "a", "m"));
-        let (episode, may_draw) = ("run/episode", is_first);
-        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, episode, may_draw, at_ms };
-        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }).await
+        let draws = if is_first { Draws::New } else { Draws::Kept { entries: &[], version: None } };
+        let episode = "run/episode";
+        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, episode, draws, at_ms };
+        guides.of(guide, &GuidedRequest { guiding, is_first, is_rewritten }, None).await
     }
 
     async fn text(guides: &Guides, guide: &Counting, asked: (u64, bool, bool)) -> String {
@@ -151,6 +196,47 @@ mod tests {
         assert!(of(&guides, &guide, (0, true, false)).await.drawn.is_some());
         assert_eq!(of(&guides, &guide, (1, false, false)).await.drawn, None);
         assert_eq!(of(&guides.inherited(), &guide, (2, true, false)).await.drawn, None);
+    }
+
+    #[tokio::test]
+    async fn guidance_that_is_chosen_anew_has_the_draws_of_the_beginning() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        let draws = async |guides: &Guides, asked: (u64, bool, bool)| {
+            let guided = of(guides, &guide, asked).await.guided.unwrap();
+            let entries: Vec<String> = guided.drawn.iter().map(|drawn| drawn.entry.clone()).collect();
+            (guided.text.unwrap(), entries)
+        };
+        let kept = vec!["0".to_owned()];
+        assert_eq!(draws(&guides, (0, true, false)).await, ("0".to_owned(), kept.clone()));
+        assert_eq!(draws(&guides, (1, false, true)).await, ("1".to_owned(), kept.clone()), "the history is rewritten");
+        assert_eq!(draws(&guides, (500, false, false)).await, ("2".to_owned(), kept.clone()), "the cache has ended");
+        assert_eq!(draws(&guides.inherited(), (900, true, false)).await, ("3".to_owned(), kept), "a branch");
+    }
+
+    #[tokio::test]
+    async fn what_comes_from_a_session_waits_for_the_guidance_of_its_first_request() {
+        let (guides, guide) = (Guides::default(), Counting::default());
+        let turn = guides.turn().unwrap();
+        let (side, other) = (guides.inherited(), guides.inherited());
+        let mut early = std::pin::pin!(text(&side, &guide, (1, true, false)));
+        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(early.as_mut().poll(cx).is_pending())).await);
+        let (request, session) = (ModelRequest::default(), LiveSession::new("s", "a", "m"));
+        let guiding = Guiding {
+            request: &request,
+            session: &session,
+            owner: "",
+            team: None,
+            episode: "run/episode",
+            draws: Draws::New,
+            at_ms: 0,
+        };
+        let first = GuidedRequest { guiding, is_first: true, is_rewritten: false };
+        assert_eq!(guides.of(&guide, &first, Some(turn)).await.guided.unwrap().text.unwrap(), "0");
+        assert_eq!(early.await, "0");
+        // One whose session never got any chooses its own.
+        let empty = Guides::default().inherited();
+        assert_eq!(text(&other, &guide, (2, true, false)).await, "0");
+        assert_eq!(text(&empty, &guide, (2, true, false)).await, "1");
     }
 
     #[tokio::test]

@@ -9,8 +9,8 @@ use crate::GatewayError;
 use crate::store::CaptureStore;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    Admission, EpisodeId, ExchangeBatch, ExchangeRow, Judged, OpenEpisode, Recorded, RunId, RunKind, RunState,
-    SpoolPlace, StoreError, Usage, WaitingFeedback,
+    Admission, Episode, EpisodeId, ExchangeBatch, ExchangeRow, Expectation, ExpectedVerdict, Judged, OpenEpisode,
+    Recorded, RunId, RunKind, RunState, SpoolPlace, StoreError, Usage, WaitingFeedback, Withheld,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ const IDLE_CHECK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// Feedback that is added to episodes in one transaction.
 const FEEDBACK_AT_ONCE: usize = 256;
+/// Deadlines of verdicts are whole minutes: the store keeps equal ones of many episodes once.
+const DEADLINE_STEP_MS: u64 = 60_000;
 /// Episodes that are written in one transaction.
 const EPISODES_AT_ONCE: usize = 64;
 
@@ -39,6 +41,8 @@ pub(crate) struct Importer {
     /// Tokens by run, of this start and earlier ones.
     spent: HashMap<RunId, Usage>,
     episode_bytes: usize,
+    /// The verdicts that ended sessions wait for.
+    expects: Vec<Expectation>,
     /// Whether feedback may wait for episodes that have ended.
     has_feedback: bool,
 }
@@ -65,6 +69,7 @@ impl Importer {
             known_runs: HashSet::new(),
             spent: HashMap::new(),
             episode_bytes,
+            expects: Vec::new(),
             has_feedback: true,
         };
         drop(reader);
@@ -222,6 +227,19 @@ impl Importer {
         Ok(())
     }
 
+    /// The same with verdicts that sessions wait for when they have ended.
+    pub(crate) fn expecting(self, expects: Vec<Expectation>) -> Self {
+        Self { expects, ..self }
+    }
+
+    /// The verdicts that an episode waits for from now on.
+    fn expected(&self, episode: &Episode) -> Vec<ExpectedVerdict> {
+        let now = self.recorder.clock.now_ms();
+        let at = now.checked_next_multiple_of(DEADLINE_STEP_MS).unwrap_or(now);
+        let is_judged = episode.origin.withheld().is_none_or(Withheld::is_judged);
+        self.expects.iter().filter(|_| is_judged).map(|expected| expected.from(at)).collect()
+    }
+
     /// Adds feedback to episodes that have ended meanwhile. A process that dies in between adds it again, which changes nothing.
     async fn add_feedback(&self) -> Result<(), GatewayError> {
         loop {
@@ -261,7 +279,8 @@ impl Importer {
                 let documents = reader.exchanges(&label.run, &label.episode)?;
                 let exchanges: Vec<Exchange> = documents.iter().filter_map(|document| parsed(document)).collect();
                 let now = exchanges.last().map_or(label.opened_at, |last| last.at + last.answered_us / 1000);
-                let Ok(episode) = assemble(&exchanges, self.episode_bytes, now) else { continue };
+                let Ok(mut episode) = assemble(&exchanges, self.episode_bytes, now) else { continue };
+                episode.expects = self.expected(&episode);
                 let spent = self.spent.entry(label.run.clone()).or_default();
                 exchanges.iter().for_each(|exchange| *spent += exchange.answer.usage());
                 let recorded =

@@ -13,7 +13,8 @@ use super::spool::Spool;
 use crate::http::GuidanceWish;
 use crate::observe::{Events, GatewayEvent};
 use clawhost_capture::{
-    Answer, Asked, CaptureKey, Ended, Exchange, Marks, Redacted, Redaction, Restored, Sessions, SessionsLimits,
+    Answer, Asked, CaptureKey, Ended, Exchange, Marks, Redacted, Redaction, Relation, Restored, Sessions,
+    SessionsLimits,
 };
 use clawhost_core::{Clock, EpisodeId, LiveSession, RunId, SpoolPlace, Usage};
 use std::collections::{BTreeSet, HashSet};
@@ -201,6 +202,7 @@ impl Recorder {
             guided: None,
             drawn: None,
             guidance: GuidanceWish::default(),
+            guides_turn: None,
         };
         if seen.no_record {
             begun.observation.iter().for_each(|observation| observation.begins(None, &model));
@@ -244,6 +246,8 @@ impl Recorder {
             let event = GatewayEvent::SessionOpened(placed.label.event());
             self.events.push(at, Some(&begun.owner), event);
         }
+        let is_new = placed.position == 0 && placed.relation == Relation::Opens;
+        begun.guides_turn = is_new.then(|| placed.label.guides.turn()).flatten();
         let digest = self.key.digest("request", digest.as_bytes());
         let exchange = exchange_of(&placed, client, dialect, model, request, digest, no_train, at);
         begun.label = Some(placed.label);

@@ -215,7 +215,9 @@ impl Gateway {
         recorder.set_policy_version(policy_version);
         let charged = access.clone();
         recorder.on_spent(Box::new(move |owner, at, usage| charged.spend(owner, at, usage)));
-        let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes).await?;
+        let importer = Importer::restore(store.clone(), recorder.clone(), now_ms, config.limits.episode_bytes)
+            .await?
+            .expecting(config.expects.clone());
         let (imported, until) = watch::channel(false);
         let (killed, kill) = watch::channel(false);
         let importer = Some(importer.start(until, kill)?);

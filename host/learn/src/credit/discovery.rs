@@ -14,10 +14,28 @@ pub fn e_bh(values: &[f64], q: f64) -> Vec<bool> {
     values.iter().map(|value| smallest.is_some_and(|(_, smallest)| value >= smallest)).collect()
 }
 
+/// The least e-value with which one more trial would be selected beside these others by [`e_bh`], which control the false discovery rate at `q`.
+pub fn e_bh_threshold(others: &[f64], q: f64) -> f64 {
+    let trials = others.len() + 1;
+    let required = |count: usize| trials as f64 / (count as f64 * q);
+    let is_enough = |count: &usize| others.iter().filter(|value| **value >= required(*count)).count() + 1 >= *count;
+    (1..=trials).rev().find(is_enough).map_or(f64::INFINITY, required)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_value_is_selected_from_its_threshold_on(others in prop::collection::vec(0.0..400.0_f64, 0..12), q in 0.01..0.3_f64) {
+            let threshold = e_bh_threshold(&others, q);
+            let selects = |own: f64| e_bh(&[&[own][..], &others].concat(), q)[0];
+            prop_assert!(selects(threshold));
+            prop_assert!(!selects(threshold * (1.0 - 1e-9)));
+        }
+    }
 
     #[test]
     fn the_threshold_rises_with_the_number_tried_and_falls_with_the_number_selected() {

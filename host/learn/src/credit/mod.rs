@@ -25,6 +25,6 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use discovery::e_bh;
+pub use discovery::{e_bh, e_bh_threshold};
 pub use estimate::{DECIDABLE_GROUPS, Estimate};
 pub use sums::{Credit, WINDOW_GROUPS};

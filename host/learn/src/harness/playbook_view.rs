@@ -115,7 +115,7 @@ impl PlaybookView {
 
     /// The entries for one member of a group whose task shows this text. `members` is the size of the group.
     pub fn choose(&self, group: u64, member: u32, members: u32, text: &str) -> Chosen {
-        let own = self.eligible(group, text.into());
+        let own = self.eligible(group, text.into(), |_| true);
         let drawn = self.randomised(&own, group);
         let sees = |position: &usize| {
             sees(derive_seed(self.seed, &format!("draw/{}", self.id(*position)), group), member, members)
@@ -126,24 +126,26 @@ impl PlaybookView {
     }
 
     /// The entries for a live session that asks this. `drawn_by` says which of the entries on trial may be drawn. `draw`: whether an entry is shown, if that is drawn for the session; an
-    /// entry on trial that is not drawn is not shown. The room of what is held out stays empty. The propensities are the caller's.
+    /// entry on trial that is not drawn is neither shown nor held out. The room of what is held out stays empty. The propensities are the caller's.
     pub fn choose_drawn(&self, drawn_by: u64, query: Query<'_>, draw: impl Fn(&Entry) -> Option<bool>) -> Chosen {
-        let own = self.eligible(drawn_by, query);
+        let drawn = |position: usize| self.playbook.entries.get(position).and_then(&draw);
+        let own = self.eligible(drawn_by, query, |position| drawn(position).is_some());
         let draws: BTreeMap<usize, bool> =
-            own.iter().filter_map(|position| Some((*position, draw(self.playbook.entries.get(*position)?)?))).collect();
+            own.iter().filter_map(|position| Some((*position, drawn(*position)?))).collect();
         let drawn = self.first_of_units(draws.keys().copied().collect(), 0);
         let hidden = drawn.iter().copied().filter(|position| draws.get(position) == Some(&false)).collect();
         self.chosen(own, &drawn, &hidden)
     }
 
-    /// The positions that are relevant and fit the budget, on their own account.
-    fn eligible(&self, group: u64, query: Query<'_>) -> BTreeSet<usize> {
+    /// The positions that are relevant and fit the budget, on their own account. `tries`: whether an entry on trial may be among them.
+    fn eligible(&self, group: u64, query: Query<'_>, tries: impl Fn(usize) -> bool) -> BTreeSet<usize> {
         let mut relevant: Vec<usize> = self.index.relevant(query).into_iter().map(|hit| hit.position).collect();
         relevant.retain(|position| self.needed(*position).is_some() && self.draw(*position) != Draw::Carried);
         relevant.sort_unstable();
         // Entries on trial use what the measured ones leave of the budget.
         let (measured, mut tried): (Vec<usize>, Vec<usize>) =
             relevant.into_iter().partition(|position| self.draw(*position) != Draw::Trial);
+        tried.retain(|position| tries(*position));
         if tried.len() > self.crowd {
             tried.sort_by_key(|position| {
                 (derive_seed(self.seed, &format!("crowd/{}", self.id(*position)), group), *position)

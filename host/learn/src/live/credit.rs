@@ -5,7 +5,7 @@ use super::estimate::LiveEstimate;
 use super::sensitivity::{Direction, OddsRatio};
 use super::session::{DrawnSession, MOST_FEATURES, Scale};
 use super::sums::{Drawn, Factor};
-use crate::credit::e_bh;
+use crate::credit::{e_bh, e_bh_threshold};
 use crate::{EntryId, LearnError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,6 +120,17 @@ impl LiveCredit {
             (entry.clone(), finding)
         };
         open.iter().zip(helps.into_iter().zip(harms)).map(finding).collect()
+    }
+
+    /// How biased the feedback would have to be to undo what is found about an entry now ([`LiveEstimate::flip_point`]), among all trials so far, at a
+    /// share `q` of wrong findings. The evidence of the others is that at the bias of the settings. `None`: nothing is found even without bias.
+    pub fn flip_point(&self, entry: &EntryId, q: f64) -> Option<OddsRatio> {
+        let estimate = self.estimate(entry)?;
+        let direction = if estimate.effect < 0.0 { Direction::Harms } else { Direction::Helps };
+        let open = self.estimates().into_iter().filter(|(other, _)| other != entry).map(|(_, estimate)| estimate);
+        let others = open.chain(self.ended.iter().map(|(_, estimate)| estimate.clone()));
+        let others: Vec<f64> = others.map(|other| other.evidence(direction, self.odds_ratio)).collect();
+        estimate.flip_point(direction, e_bh_threshold(&others, q))
     }
 
     /// Ends the trial of an entry, decided or not, and returns what was known. Its evidence counts in later decisions about others; if the

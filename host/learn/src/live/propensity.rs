@@ -87,21 +87,17 @@ impl Default for Share {
 pub enum Kind {
     /// How a task is done.
     Rule,
-    /// A capability that a session may use.
-    Skill,
     /// How to speak with a user.
     Tone,
-    /// Something known about a user.
-    Memory,
 }
 
 impl Kind {
-    /// What the draw is made for. A user who is met in one tone today and in another one tomorrow, or who is remembered every other day,
-    /// notices the experiment: tone and memory are drawn once per user.
+    /// What the draw is made for. A user who is met in one tone today and in another one tomorrow notices the experiment: tone is drawn once
+    /// per user. (Memory is not drawn at all: it is shown to its own user alone, and its effect is not measured.)
     pub fn unit<'a>(self, session: &'a str, user: &'a str) -> Unit<'a> {
         match self {
-            Self::Rule | Self::Skill => Unit::Session(session),
-            Self::Tone | Self::Memory => Unit::User(user),
+            Self::Rule => Unit::Session(session),
+            Self::Tone => Unit::User(user),
         }
     }
 }
@@ -221,7 +217,6 @@ mod tests {
             (0..64).map(|number| seed.shows(kind.unit(&format!("n{number}"), "n"), &entry(id), half)).collect()
         };
         let base = draws(&seed(), Kind::Rule, "a");
-        assert_eq!(base, draws(&seed(), Kind::Skill, "a"));
         assert_ne!(base, draws(&DrawSeed::new(b"other"), Kind::Rule, "a"));
         assert_ne!(base, draws(&seed(), Kind::Rule, "b"));
         // One draw for all of a user's sessions.

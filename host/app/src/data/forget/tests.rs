@@ -308,7 +308,8 @@ async fn lessons_of_forgotten_sessions_go_and_served_ones_are_named() {
         [("Say xylophone.", "ep-a", "ada"), ("Be brief.", "ep-a", "ada"), ("Be brief.", "ep-e", "bob")]
     {
         let teacher = crate::live::user_number("shop", Some(user));
-        let offer = trials.offer("r", &proposal(text, &format!("run-shop/{episode}")), teacher, &Playbook::default());
+        let offer =
+            trials.offer("r", &proposal(text, &format!("run-shop/{episode}")), teacher, (&Playbook::default(), 0));
         assert!(!matches!(offer, Offer::Refused(_)));
     }
     let draw = |user: u64| format!(r#"{{"user":{user},"class":"codex","features":[0.5,0.0],"served":0,"draws":[]}}"#);

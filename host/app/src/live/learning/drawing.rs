@@ -50,6 +50,8 @@ pub(crate) struct Drawing {
     /// The playbook whose trials these are.
     playbook: String,
     pub(crate) plan: Plan,
+    /// Whether the versions in comparison differ by the manner of answers.
+    by_user: bool,
 }
 
 /// The number of a user behind a key.
@@ -69,18 +71,28 @@ pub(crate) struct SessionDrawing<'a> {
 impl Drawing {
     /// Draws from a secret.
     pub(crate) fn new(secret: &[u8], playbook: &str, plan: Plan) -> Self {
-        Self { seed: DrawSeed::new(secret), playbook: playbook.to_owned(), plan }
+        Self { seed: DrawSeed::new(secret), playbook: playbook.to_owned(), plan, by_user: false }
+    }
+
+    /// The same with versions that are drawn once for each user, or for each session.
+    #[must_use]
+    pub(crate) fn versions_by_user(self, by_user: bool) -> Self {
+        Self { by_user, ..self }
     }
 
     /// The draws for a session. `compares`: whether the version before is at hand.
     pub(crate) fn session<'a>(&'a self, guiding: &'a Guiding<'a>, compares: bool) -> SessionDrawing<'a> {
         let share: Share = self.plan.settings.previous;
+        let user = user_number(guiding.owner, guiding.session.user.as_deref()).to_string();
         let version = self.plan.watch.as_ref().filter(|_| compares).map(|watch| {
-            let unit = Unit::Session(guiding.episode);
+            // Sessions without a user are not all one user's: they would all get the same version.
+            let unit = match self.by_user && guiding.session.user.is_some() {
+                true => Unit::User(&user),
+                false => Unit::Session(guiding.episode),
+            };
             let previous = self.seed.serves(unit, &watch.version.to_string(), share);
             VersionDraw { version: watch.version, previous, share }
         });
-        let user = user_number(guiding.owner, guiding.session.user.as_deref()).to_string();
         SessionDrawing { drawing: self, guiding, user, version }
     }
 }

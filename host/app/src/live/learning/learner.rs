@@ -4,23 +4,26 @@
 //! again. Sessions enter in the order in which they began, with the rewards of their deadlines, and each may decide something; so what is decided
 //! does not depend on when a pass runs.
 
+use super::first_seen::FirstSeen;
 use super::page::Insight;
 use super::reflecting::{self, Proposed, TaughtSession};
 use super::section::LearningSection;
 use super::state::{Progress, TrialsState};
 use crate::events::EventSink;
 use crate::live::guide::LiveGuide;
+use crate::live::opted_in::OptedIn;
 use crate::models::ModelFactory;
 use crate::playbooks::document;
 use crate::plugins::Plugins;
 use crate::{AppError, RequestError, Workspace, plugin_spec};
 use clawhost_core::{
-    Clock, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, MemoryReader as _, PlaybookReader as _,
+    Clock, EpisodeState, LeaseMode, LeaseSubject, Leases as _, LiveReader as _, MemoryReader as _, PlaybookReader as _,
     PlaybookVersion, RewardRecord, RewardSource, StoreReader, TrialsChange, TrialsStore as _, WaitingDraw, Withheld,
     effective_reward, verdicts_at,
 };
 use clawhost_engine::ModelGrants;
-use clawhost_learn::live::trials::{Decision, Offer, SessionDraws, Tally, TrialSettings};
+use clawhost_learn::live::trials::{Decision, Offer, SessionDraws, Tally, TrialSettings, version_flip_point};
+use clawhost_learn::live::{LiveEstimate, OddsRatio};
 use clawhost_learn::playbook::Playbook;
 use clawhost_learning::Reflecting;
 use clawhost_run_config::{BudgetSpec, Grant, Key};
@@ -37,8 +40,9 @@ const ENTER: usize = 500;
 const ENDED: usize = 64;
 /// Sessions that reflectors are asked about in one pass.
 const REFLECT: usize = 8;
-/// Milliseconds after its end at which a session has the verdicts of the rewards that judge live episodes.
-const JUDGED_MS: u64 = 30_000;
+/// Milliseconds for which an ended session waits for feedback before reflectors see it. A client often closes a session first and gives its feedback
+/// then. For verdicts that are expected, it waits as long as they are.
+const SETTLE_MS: u64 = 30_000;
 /// Failures in a row for one session until it is skipped: some two days, with an hour between two calls at last.
 const MOST_FAILURES: u32 = 60;
 /// Concurrent calls of one model.
@@ -72,6 +76,8 @@ struct Round {
     /// How far it has looked, if reflectors fail for none of the sessions.
     ended: Option<u64>,
     remembered: Option<u64>,
+    /// Number of the newest ended episode.
+    newest_ended: u64,
 }
 
 /// Where a session to reflect on was found.
@@ -102,8 +108,10 @@ pub(crate) struct LiveLearner {
     section: LearningSection,
     settings: TrialSettings,
     sources: Vec<RewardSource>,
+    from: OptedIn,
     reflectors: Vec<Reflecting>,
     known: Option<(String, Known)>,
+    first_seen: FirstSeen,
     insight: Insight,
 }
 
@@ -157,8 +165,10 @@ impl LiveLearner {
             section: section.clone(),
             settings: section.settings()?,
             sources: section.sources().map_err(wrong)?,
+            from: section.opted_in().map_err(wrong)?,
             reflectors,
             known: None,
+            first_seen: FirstSeen::default(),
             insight: Insight::default(),
         })
     }
@@ -213,7 +223,9 @@ impl LiveLearner {
         let reading = Reading {
             now,
             deadline_ms: self.section.deadline_ms(),
+            settled: self.first_seen.through(now.saturating_sub(self.section.deadline_ms().min(SETTLE_MS))),
             sources: self.sources.clone(),
+            from: self.from.clone(),
             reflects: !self.reflectors.is_empty() && known.state.progress.rests_until <= now,
             newest: known.newest.clone(),
             progress: known.state.progress.clone(),
@@ -222,11 +234,12 @@ impl LiveLearner {
         let round = read.map_err(|error| AppError::Host(error.to_string()))??;
         let proposed = propose(&self.reflectors, known, &round, now).await;
         let state = &mut known.state;
-        let Round { newest, enters, .. } = round;
+        let Round { newest, enters, newest_ended, .. } = round;
+        self.first_seen.note(now, newest_ended);
         known.newest = Some(newest.clone());
         for Proposed { by, teacher, proposals } in &proposed {
             for proposal in proposals {
-                if let Offer::Refused(why) = state.trials.offer(by, proposal, *teacher, &newest.playbook) {
+                if let Offer::Refused(why) = state.trials.offer(by, proposal, *teacher, (&newest.playbook, now)) {
                     tracing::info!("a lesson of {by} from a live session is refused: {why}");
                 }
             }
@@ -277,8 +290,8 @@ impl LiveLearner {
             Decision::RollBack { to, .. } => Some(version(&self.folder, name, *to)?),
             _ => None,
         };
+        let why = reason(decision, name, tally, &self.settings);
         let next = state.trials.carry_out(decision, (served, previous.as_ref()), tally, now);
-        let why = reason(decision, name);
         tracing::info!("{why}");
         Ok(next.map(|playbook| PlaybookVersion {
             name: name.to_owned(),
@@ -383,23 +396,35 @@ fn version(folder: &Path, name: &str, number: u64) -> Result<Playbook, AppError>
 }
 
 /// A decision for people: the reason of a version.
-fn reason(decision: &Decision, name: &str) -> String {
-    let measured = |estimate: &clawhost_learn::live::LiveEstimate| {
+fn reason(decision: &Decision, name: &str, tally: &Tally, settings: &TrialSettings) -> String {
+    let measured = |estimate: &LiveEstimate, flip_point: Option<OddsRatio>| {
         let (low, high) = estimate.interval;
         let sessions = estimate.rewarded();
-        format!("effect {:+.2}, 95 % from {low:+.2} to {high:+.2}, {sessions} sessions with feedback", estimate.effect)
+        let flip_point = flip_point
+            .map(|ratio| format!("; biased feedback would undo it from an odds ratio of {:.1} on", ratio.value()));
+        format!(
+            "effect {:+.2}, 95 % from {low:+.2} to {high:+.2}, {sessions} sessions with feedback{}",
+            estimate.effect,
+            flip_point.unwrap_or_default()
+        )
     };
+    let of_entry = |id, estimate| measured(estimate, tally.flip_point(id, settings.alpha));
     match decision {
         Decision::Admit(entry, estimate) => {
-            format!("a live trial found that {} helps: {}; {}", entry.id, entry.lesson.line(), measured(estimate))
+            format!(
+                "a live trial found that {} helps: {}; {}",
+                entry.id,
+                entry.lesson.line(),
+                of_entry(&entry.id, estimate)
+            )
         }
         Decision::Drop(id, reason) => {
             format!("the live trial of {id} in playbook {name} has ended: {}", reason.shown())
         }
-        Decision::Retire(id, estimate) => format!("live sessions found that {id} harms; {}", measured(estimate)),
+        Decision::Retire(id, estimate) => format!("live sessions found that {id} harms; {}", of_entry(id, estimate)),
         Decision::RollBack { from, to, estimate } => format!(
             "rolled back to version {to}: live sessions found that version {from} is worse; version {to}: {}",
-            measured(estimate)
+            measured(estimate, version_flip_point(estimate))
         ),
         Decision::Keep(version) => format!("version {version} of playbook {name} is not worse than the one before"),
     }
@@ -409,7 +434,11 @@ fn reason(decision: &Decision, name: &str) -> String {
 struct Reading {
     now: u64,
     deadline_ms: u64,
+    /// Number of the last episode that has waited long enough for feedback.
+    settled: u64,
     sources: Vec<RewardSource>,
+    /// Whose sessions teach.
+    from: OptedIn,
     reflects: bool,
     /// What was served when it looked last.
     newest: Option<Arc<Newest>>,
@@ -425,7 +454,8 @@ impl Reading {
             Ok((draw, reward))
         });
         let enters = enters.collect::<Result<_, AppError>>()?;
-        let mut round = Round { newest, enters, sessions: Vec::new(), ended: None, remembered: None };
+        let newest_ended = reader.newest_ended()?;
+        let mut round = Round { newest, enters, sessions: Vec::new(), ended: None, remembered: None, newest_ended };
         if self.reflects {
             self.ended(reader, self.progress.ended.unwrap_or_default(), &mut round)?;
             self.remembered(reader, self.progress.remembered.unwrap_or_default(), &mut round)?;
@@ -472,20 +502,21 @@ impl Reading {
         }
     }
 
-    /// Sessions with feedback that have ended. The latest ones wait for rewards that judge them: `created_at` is the time of the last answer.
+    /// Sessions with feedback that have ended, up to the first one that may still get some.
     fn ended(&self, reader: &dyn StoreReader, behind: u64, round: &mut Round) -> Result<(), AppError> {
-        let until = self.now.saturating_sub(self.deadline_ms.min(JUDGED_MS));
         for (number, name) in reader.ended_after(behind, ENDED)? {
-            if round.sessions.len() >= REFLECT {
+            if round.sessions.len() >= REFLECT || number > self.settled {
                 return Ok(());
             }
             if let Some(name) = name
                 && let Some(episode) = reader.episode(&name)?
             {
-                if episode.created_at > until {
+                // Feedback that was given while it was open is added after its end.
+                let waits = !reader.waiting_feedback(&episode.run, &episode.id)?.is_empty();
+                if waits || episode.state(self.now) != EpisodeState::Decided {
                     return Ok(());
                 }
-                let session = reflecting::session(reader, &name, &episode)?;
+                let session = reflecting::session(reader, &name, &episode, &self.from)?;
                 round.sessions.extend(session.map(|session| (session, Place::Ended(number))));
             }
             round.ended = Some(number);
@@ -503,7 +534,7 @@ impl Reading {
                 && round.sessions.iter().all(|(session, _)| session.name != name)
                 && let Some(episode) = reader.episode(&name)?
             {
-                let session = reflecting::session(reader, &name, &episode)?;
+                let session = reflecting::session(reader, &name, &episode, &self.from)?;
                 round.sessions.extend(session.map(|session| (session, Place::Remembered(number))));
             }
             round.remembered = Some(number);

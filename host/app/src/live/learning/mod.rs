@@ -4,6 +4,7 @@
 //! runs beside the gateway, and [`page`] shows what it knows.
 
 mod drawing;
+mod first_seen;
 mod learner;
 mod page;
 mod reflecting;

@@ -13,8 +13,10 @@ use clawhost_gateway::{
 };
 use clawhost_learn::EntryId;
 use clawhost_learn::harness::EntryRow;
-use clawhost_learn::live::LiveEstimate;
-use clawhost_learn::live::trials::{Ended, LiveTrials, Tally, Trial, TrialNeeds, TrialSettings};
+use clawhost_learn::live::trials::{
+    Ended, LiveTrials, Refused, Tally, Trial, TrialNeeds, TrialSettings, version_flip_point,
+};
+use clawhost_learn::live::{LiveEstimate, OddsRatio};
 use clawhost_learn::memory::{InvalidScope, Scope};
 use clawhost_learn::playbook::Playbook;
 use clawhost_store::Reader;
@@ -53,9 +55,11 @@ impl Known {
     }
 }
 
-fn lift(estimate: &LiveEstimate) -> Lift {
+fn lift(estimate: &LiveEstimate, flip_point: Option<OddsRatio>) -> Lift {
     let (low, high) = estimate.interval;
-    Lift { effect: estimate.effect, low, high, sessions: estimate.rewarded() }
+    let is_blocked = estimate.feedback.blocks();
+    let flip_point = flip_point.map(OddsRatio::value);
+    Lift { effect: estimate.effect, low, high, sessions: estimate.rewarded(), flip_point, is_blocked }
 }
 
 impl Insight {
@@ -70,7 +74,8 @@ impl Insight {
         let needs = |id: &EntryId| Some((id.clone(), trials.needs(id, tally, settings).ok()?));
         let needs = tried.clone().filter_map(needs).collect();
         let known = tried.chain(trials.admitted().iter().map(|one| &one.entry.id));
-        let lifts = known.filter_map(|id| Some((id.clone(), lift(&tally.estimate(id)?)))).collect();
+        let of = |id: &EntryId| Some(lift(&tally.estimate(id)?, tally.flip_point(id, settings.alpha)));
+        let lifts = known.filter_map(|id| Some((id.clone(), of(id)?))).collect();
         let reward = |(version, rewards): (&u64, &clawhost_learn::live::trials::VersionRewards)| {
             let (mean, margin) = rewards.mean().unzip();
             VersionReward { version: *version, sessions: rewards.sessions, rewarded: rewards.rewarded, mean, margin }
@@ -79,7 +84,7 @@ impl Insight {
             trials: trials.clone(),
             lifts,
             needs,
-            previous: tally.previous().as_ref().map(lift),
+            previous: tally.previous().map(|estimate| lift(&estimate, version_flip_point(&estimate))),
             rewards: tally.by_version().iter().map(reward).collect(),
             failures: state.progress.failures,
             failure: self.lock().failure.take(),
@@ -122,11 +127,16 @@ impl LivePlaybook {
 /// An effect that a learning run measured.
 fn measured(row: &EntryRow) -> Option<Lift> {
     let (low, high) = row.interval?;
-    Some(Lift { effect: row.lift?, low, high, sessions: 0 })
+    Some(Lift { effect: row.lift?, low, high, sessions: 0, flip_point: None, is_blocked: false })
 }
 
 fn dropped(one: &Ended) -> LessonView {
     LessonView { text: one.entry.lesson.line(), note: one.shown() }
+}
+
+fn refused(one: &Refused) -> LessonView {
+    let text = if one.text.is_empty() { format!("a proposal of {}", one.by) } else { one.text.clone() };
+    LessonView { text, note: one.why.clone() }
 }
 
 fn versions(reader: &dyn StoreReader, name: &str) -> Result<Vec<VersionView>, AppError> {
@@ -185,6 +195,7 @@ fn view(
         trials: trials.on_trial().iter().filter(|_| tries).map(trial).collect(),
         candidates: trials.candidates().iter().take(LISTED).map(candidate).collect(),
         dropped: trials.ended().iter().rev().take(LISTED).map(dropped).collect(),
+        refused: trials.refused().iter().rev().map(refused).collect(),
         previous: trials.watch().filter(|_| tries).map(|watch| (watch.previous, previous)),
         versions: versions(reader, &name)?,
         rewards,

@@ -11,6 +11,7 @@ use clawhost_learning::{Reflecting, shown_entry};
 use std::sync::Arc;
 
 use super::drawing::user_number;
+use crate::live::opted_in::OptedIn;
 
 /// Longest pause after failed calls in milliseconds: an hour.
 const LONGEST_REST_MS: u64 = 60 * 60 * 1000;
@@ -82,7 +83,7 @@ fn with_feedback(episode: &Episode) -> Option<Episode> {
     Some(taught)
 }
 
-/// The session of an episode, as `RUN/EPISODE`, if something can be learned from it.
+/// The session of an episode, as `RUN/EPISODE`, if something can be learned from it. `from`: whose sessions teach.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -90,12 +91,15 @@ pub(super) fn session(
     reader: &dyn StoreReader,
     name: &str,
     episode: &Episode,
+    from: &OptedIn,
 ) -> Result<Option<TaughtSession>, AppError> {
     let Some(taught) = with_feedback(episode) else { return Ok(None) };
     let Some((run, _)) = name.split_once('/') else { return Ok(None) };
     let Some(run) = reader.run(&clawhost_core::RunId(run.to_owned()))? else { return Ok(None) };
-    let user = taught.origin.session().and_then(|session| session.user.clone());
-    let teacher = user_number(run.live_owner(), user.as_deref());
+    let Some(live) = taught.origin.session().filter(|session| from.has(run.live_owner(), session)) else {
+        return Ok(None);
+    };
+    let teacher = user_number(run.live_owner(), live.user.as_deref());
     Ok(Some(TaughtSession { episode: Arc::new(taught), name: name.to_owned(), teacher }))
 }
 

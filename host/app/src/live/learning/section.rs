@@ -1,14 +1,15 @@
 //! How lessons are learned from live sessions: the section `[learning]` of `gateway.toml`.
 
+use crate::live::opted_in::OptedIn;
 use clawhost_core::RewardSource;
 use clawhost_learn::live::trials::TrialSettings;
 use clawhost_learn::live::{LARGEST_ODDS_RATIO, OddsRatio, Propensity, Share};
 use serde::Deserialize;
 
-/// The share of sessions that are shown the lesson on trial.
+/// The share of sessions that are shown the lesson on trial. What is tried has not proved itself, so nine of ten sessions do without it.
 const TRIAL_SHARE: f64 = 0.1;
-/// The largest such share: at a half most is learned from a session.
-const MOST_TRIAL_SHARE: f64 = 0.5;
+/// The same in a rehearsal, where no person is behind a session: at a half most is learned from each.
+const REHEARSAL_SHARE: f64 = 0.5;
 /// The share of wrong ones among the lessons that are found to help.
 const ALPHA: f64 = 0.1;
 /// Values of it that make sense: below, nothing is found in the life of a service; above, more is wrong than a gate should let pass.
@@ -31,8 +32,11 @@ pub struct LearningSection {
     /// Whether lessons are tried on live sessions.
     #[serde(default)]
     pub live_trials: bool,
-    /// The share of sessions that are shown the lesson on trial.
-    pub trial_share: Option<f64>,
+    /// Whose sessions teach lessons, and are sessions of trials: `all`, `key:NAME`, or a scope as of memory. `None`: all.
+    pub from: Option<Vec<String>>,
+    /// Whether all users are simulated. Then a half of the sessions is shown the lesson on trial instead of a tenth.
+    #[serde(default)]
+    pub rehearsal: bool,
     /// The share of sessions that stay on the version before the newest one.
     pub previous_share: Option<f64>,
     /// Seconds after its beginning at which a session enters the trials.
@@ -54,7 +58,6 @@ impl LearningSection {
             }
             _ => Ok(()),
         };
-        within("trial_share", self.trial_share, clawhost_learn::live::LEAST_PROPENSITY..=MOST_TRIAL_SHARE)?;
         let shares = clawhost_learn::live::LEAST_SHARE..=clawhost_learn::live::MOST_SHARE;
         within("previous_share", self.previous_share, shares)?;
         within("alpha", self.alpha, ALPHA_RANGE)?;
@@ -62,7 +65,17 @@ impl LearningSection {
         if self.deadline_seconds.is_some_and(|seconds| !(1..=LONGEST_DEADLINE_SECONDS).contains(&seconds)) {
             return Err(format!("learning.deadline_seconds: must be from 1 to {LONGEST_DEADLINE_SECONDS}"));
         }
+        self.opted_in()?;
         self.sources().map(drop)
+    }
+
+    /// Whose sessions teach lessons, and are sessions of trials.
+    ///
+    /// # Errors
+    /// A name is that of nobody.
+    pub(crate) fn opted_in(&self) -> Result<OptedIn, String> {
+        let named = |names: &Vec<String>| OptedIn::of(names).map_err(|why| format!("learning.from: {why}"));
+        self.from.as_ref().map_or(Ok(OptedIn::All), named)
     }
 
     /// The sources of the rewards that trials learn from.
@@ -79,7 +92,7 @@ impl LearningSection {
     /// A value is outside of its range.
     pub(crate) fn settings(&self) -> Result<TrialSettings, clawhost_learn::LearnError> {
         Ok(TrialSettings {
-            share: Propensity::new(self.trial_share.unwrap_or(TRIAL_SHARE))?,
+            share: Propensity::new(if self.rehearsal { REHEARSAL_SHARE } else { TRIAL_SHARE })?,
             alpha: self.alpha.unwrap_or(ALPHA),
             previous: self.previous_share.map(Share::new).transpose()?.unwrap_or_default(),
             odds_ratio: self.odds_ratio.map(OddsRatio::new).transpose()?.unwrap_or(OddsRatio::USUAL),
@@ -110,6 +123,14 @@ mod tests {
     use crate::GatewayFile;
 
     #[test]
+    fn a_tenth_of_the_sessions_is_shown_what_is_tried_and_a_twentieth_stays_on_the_version_before() {
+        let settings = |text: &str| GatewayFile::parse(text).unwrap().learning.settings().unwrap();
+        let usual = settings("[learning]\nlive_trials = true");
+        assert_eq!((usual.share.value(), usual.previous.value(), usual.odds_ratio.value()), (0.1, 0.05, 1.5));
+        assert_eq!(settings("[learning]\nrehearsal = true").share.value(), 0.5);
+    }
+
+    #[test]
     fn values_outside_of_their_ranges_are_refused() {
         let check = |text: &str, part: &str| {
             let why = GatewayFile::parse(&format!("[learning]\n{text}")).map(|file| file.learning);
@@ -118,14 +139,14 @@ mod tests {
                 Err(why) => assert!(!part.is_empty() && why.contains(part), "{text}: {why}"),
             }
         };
-        check("live_trials = true\ntrial_share = 0.5\nalpha = 0.05\ndeadline_seconds = 60", "");
+        check("live_trials = true\nrehearsal = true\nfrom = [\"key:shop\"]\nalpha = 0.05\ndeadline_seconds = 60", "");
         check("train_from = [\"user\", \"judge\"]", "");
-        check("trial_share = 0.6", "learning.trial_share: must be from 0.1 to 0.5");
+        check("from = [\"shop\"]", "learning.from: `shop` names nobody");
         check("previous_share = 0.6", "learning.previous_share: must be from 0.01 to 0.5");
         check("alpha = 0.5", "learning.alpha: must be from 0.001 to 0.25");
         check("odds_ratio = 0.5", "learning.odds_ratio: must be from 1 to 20");
         check("deadline_seconds = 0", "learning.deadline_seconds: must be from 1 to 2592000");
         check("train_from = [\"users\"]", "learning.train_from: there is no source `users`");
-        check("trials = true", "did you mean");
+        check("live_trial = true", "did you mean");
     }
 }

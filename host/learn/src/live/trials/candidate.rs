@@ -40,6 +40,37 @@ pub enum Offer {
     Refused(String),
 }
 
+/// Most refused proposals that are kept for people to look at.
+pub const MOST_REFUSED: usize = 50;
+/// Most bytes of a refused text that are kept.
+const REFUSED_BYTES: usize = 400;
+
+/// A proposal that was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Its text on one line, cut to 400 bytes; empty if it was no new lesson.
+    pub text: String,
+    /// Why.
+    pub why: String,
+    /// The reflector.
+    pub by: String,
+    /// The episode that it was drawn from, as `RUN/EPISODE`, if it named one.
+    pub episode: Option<String>,
+    /// Unix time in milliseconds.
+    pub at: u64,
+}
+
+impl Refused {
+    pub(super) fn of(by: &str, proposal: &Proposal, why: &str, at: u64) -> Self {
+        let text = match &proposal.change {
+            Change::Add(entry) => clawhost_core::escaped(&entry.text, REFUSED_BYTES),
+            _ => String::new(),
+        };
+        let episode = proposal.evidence.first().map(|evidence| evidence.episode.clone());
+        Self { text, why: why.to_owned(), by: by.to_owned(), episode, at }
+    }
+}
+
 impl LiveCandidate {
     /// Whether enough users led to it.
     pub fn is_ready(&self) -> bool {
@@ -99,4 +130,15 @@ pub fn kind(lesson: &Lesson) -> Kind {
         Lesson::Skill(skill) if !skill.when.trim().is_empty() => Kind::Rule,
         _ => Kind::Tone,
     }
+}
+
+/// Whether two versions of a playbook differ by the manner of answers: by a lesson without a condition, or by a section. Who gets which is drawn
+/// per user then.
+pub fn changes_manner(one: &Playbook, other: &Playbook) -> bool {
+    let has_more = |one: &Playbook, other: &Playbook| {
+        one.entries.iter().any(|entry| {
+            kind(&entry.lesson) == Kind::Tone && !other.entries.iter().any(|known| known.lesson == entry.lesson)
+        })
+    };
+    one.sections != other.sections || has_more(one, other) || has_more(other, one)
 }

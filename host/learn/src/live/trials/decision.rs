@@ -1,7 +1,7 @@
 //! What the tally decides.
 
 use super::{Admitted, EndReason, Ended, LiveTrials, Tally, Trial, TrialSettings};
-use crate::live::{Direction, EffectFinding, LiveEstimate, Plan};
+use crate::live::{Direction, EffectFinding, LiveEstimate, OddsRatio, Plan};
 use crate::playbook::Playbook;
 use crate::{Entry, EntryId, LearnError, Status};
 
@@ -185,10 +185,18 @@ impl LiveTrials {
     }
 }
 
+/// How biased the feedback would have to be to undo what is found about two versions. `None`: nothing is found.
+pub fn version_flip_point(estimate: &LiveEstimate) -> Option<OddsRatio> {
+    let direction = if estimate.effect < 0.0 { Direction::Harms } else { Direction::Helps };
+    estimate.flip_point(direction, VERSION_ALPHA.recip())
+}
+
 impl Ended {
     /// Why it ended, with the effect if there is one, for people.
     pub fn shown(&self) -> String {
         let effect = self.estimate.as_ref().map(|one| format!(", effect {:+.2}", one.effect)).unwrap_or_default();
-        format!("{}{effect}", self.reason.shown())
+        let is_blocked = self.estimate.as_ref().is_some_and(|one| one.feedback.blocks());
+        let blocked = if is_blocked { "; sessions with it and without it gave feedback differently often" } else { "" };
+        format!("{}{effect}{blocked}", self.reason.shown())
     }
 }

@@ -50,6 +50,7 @@ impl LiveTrials {
         for admitted in &mut self.admitted {
             remains(&mut admitted.entry, &is_forgotten);
         }
+        self.refused.retain(|refused| refused.episode.as_ref().is_some_and(|episode| !is_forgotten(episode)));
         ForgottenLessons {
             candidates: taken(&mut self.candidates, |LiveCandidate { entry, teachers }| {
                 teachers.retain(|teacher| !users.contains(teacher));

@@ -19,8 +19,10 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use candidate::{LEAST_TEACHERS, LiveCandidate, MOST_CANDIDATES, Offer, kind};
-pub use decision::{Decision, TrialNeeds};
+pub use candidate::{
+    LEAST_TEACHERS, LiveCandidate, MOST_CANDIDATES, MOST_REFUSED, Offer, Refused, changes_manner, kind,
+};
+pub use decision::{Decision, TrialNeeds, version_flip_point};
 pub use forget::ForgottenLessons;
 pub use tally::{SESSION_FEATURES, SessionDraws, Tally, VersionDraw, VersionRewards};
 
@@ -134,6 +136,8 @@ pub struct LiveTrials {
     on_trial: Vec<Trial>,
     admitted: Vec<Admitted>,
     ended: Vec<Ended>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
     watch: Option<Watch>,
     /// The newest version when it looked last; 0 is the empty playbook before the first one. `None`: it has not looked.
     version: Option<u64>,
@@ -165,16 +169,24 @@ impl LiveTrials {
         &self.ended
     }
 
+    /// Proposals that were refused, the latest last, at most [`MOST_REFUSED`].
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
     /// The newest version beside the one before.
     pub fn watch(&self) -> Option<&Watch> {
         self.watch.as_ref()
     }
 
-    /// Takes a proposal from a session of a user.
-    pub fn offer(&mut self, by: &str, proposal: &Proposal, teacher: u64, served: &Playbook) -> Offer {
+    /// Takes a proposal from a session of a user at this Unix time (milliseconds).
+    pub fn offer(&mut self, by: &str, proposal: &Proposal, teacher: u64, (served, now): (&Playbook, u64)) -> Offer {
         let (lesson, tags) = match candidate::checked(proposal) {
             Ok(checked) => checked,
-            Err(why) => return Offer::Refused(why),
+            Err(why) => {
+                self.refuse(Refused::of(by, proposal, &why, now));
+                return Offer::Refused(why);
+            }
         };
         let id = lesson.id();
         let is_known = |entry: &Entry| candidate::says_the_same(&entry.lesson, &lesson);
@@ -196,6 +208,13 @@ impl LiveTrials {
         }
         self.candidates.push(new);
         Offer::New(id)
+    }
+
+    fn refuse(&mut self, refused: Refused) {
+        self.refused.retain(|known| (&known.text, &known.why) != (&refused.text, &refused.why));
+        self.refused.push(refused);
+        let excess = self.refused.len().saturating_sub(MOST_REFUSED);
+        self.refused.drain(..excess);
     }
 
     /// Begins the trial of the candidate with most users, if one has enough and there is room. Returns the lesson.

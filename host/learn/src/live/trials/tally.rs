@@ -3,7 +3,7 @@
 use super::{LiveTrials, TrialSettings};
 use crate::live::{
     Concurrent, ConcurrentSession, DrawnSession, EffectFinding, EntryDraw, LiveCredit, LiveEstimate, LiveSettings,
-    Scale, Share,
+    OddsRatio, Scale, Share,
 };
 use crate::{EntryId, LearnError};
 use serde::{Deserialize, Serialize};
@@ -142,6 +142,11 @@ impl Tally {
     /// What is known of a lesson, on a scale of 0 to 1.
     pub fn estimate(&self, entry: &EntryId) -> Option<LiveEstimate> {
         self.credit.estimate(entry)
+    }
+
+    /// How biased the feedback would have to be to undo what is found about a lesson, when all that were tried share `alpha`. `None`: nothing is found.
+    pub fn flip_point(&self, entry: &EntryId, alpha: f64) -> Option<OddsRatio> {
+        self.credit.flip_point(entry, alpha)
     }
 
     /// What is found about each lesson when all that were tried share `alpha`.

@@ -6,16 +6,20 @@ use crate::live::{LiveMode, SkillsSection};
 use async_trait::async_trait;
 use clawhost_core::{
     About, Change, Context, Entry as ShownEntry, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch,
-    ExchangeOutcome, ExchangeRow, Failure, FailureKind, Feedback, FeedbackStore as _, Judged, LearningStore as _, Live,
-    LiveSession, LiveStore as _, Message, ModelRequest, OpenEpisode, Origin, Playbook as ShownPlaybook, PluginIdentity,
-    Proposal, Recorded, Reflector, Role, RunId, Usage, WaitingFeedback, code,
+    ExchangeOutcome, ExchangeRow, ExpectedVerdict, Failure, FailureKind, Feedback, FeedbackStore as _, Judged,
+    LearningStore as _, Live, LiveSession, LiveStore as _, Message, ModelRequest, OpenEpisode, Origin,
+    Playbook as ShownPlaybook, PluginIdentity, Proposal, Recorded, Reflector, Role, RunId, Usage, WaitingFeedback,
+    code,
 };
-use clawhost_gateway::{GuidanceChoice, Guide as _, Guiding};
+use clawhost_gateway::{Draws, GuidanceChoice, Guide as _, Guiding};
 use clawhost_learn::live::trials::EndReason;
 use clawhost_testkit::{SetClock, about, identity, live_run};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+mod beginnings;
+mod ends;
 
 const RUN: &str = "run-live";
 const DEADLINE_MS: u64 = 60_000;
@@ -85,6 +89,8 @@ struct Bench {
     random: u64,
     /// Whether sessions stay open.
     open: bool,
+    /// The verdicts that ended sessions wait for.
+    expects: Vec<ExpectedVerdict>,
 }
 
 /// A session as it was guided.
@@ -104,7 +110,7 @@ impl Bench {
         let workspace = Workspace::open(settings).unwrap();
         workspace.store().begin_run(&live_run(RUN, golden().state_id)).await.unwrap();
         let head =
-            format!("[learning]\nlive_trials = true\ntrial_share = 0.5\ndeadline_seconds = {}\n", DEADLINE_MS / 1000);
+            format!("[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = {}\n", DEADLINE_MS / 1000);
         let section = crate::GatewayFile::parse(&format!("{head}{config}")).unwrap().learning;
         let reflector = Arc::new(Stated::default());
         let (guide, learner) = parts(&workspace, &section, &reflector);
@@ -119,6 +125,7 @@ impl Bench {
             sessions: 0,
             random: 7,
             open: false,
+            expects: Vec::new(),
         }
     }
 
@@ -142,6 +149,23 @@ impl Bench {
         self.guide.refresh(LiveMode::Auto, &SkillsSection::default()).unwrap();
     }
 
+    /// What has ended is seen, and then waits for feedback as long as it does.
+    async fn settle(&mut self) {
+        self.learn().await;
+        self.pass_time(SETTLE_MS);
+        self.learn().await;
+    }
+
+    /// What a session of a user gets that asks this.
+    async fn guided(&self, (user, episode): (&str, &str), draws: Draws<'_>) -> GuidanceChoice {
+        let session = LiveSession { user: Some(user.into()), ..LiveSession::new("s", "a", "m") };
+        let messages = vec![Message::text(Role::User, Origin::User, "how far is Bern?")];
+        let request = ModelRequest { messages, ..ModelRequest::default() };
+        let at_ms = self.clock.now_ms();
+        let guiding = Guiding { request: &request, session: &session, owner: "", team: None, episode, draws, at_ms };
+        self.guide.guide(&guiding).await
+    }
+
     /// A session of a user begins, and ends after one answer.
     async fn session(&mut self, user: &str, withheld: Option<Withheld>) -> Session {
         let id = self.sessions;
@@ -152,9 +176,12 @@ impl Bench {
             ..ModelRequest::default()
         };
         let (name, at_ms) = (format!("{RUN}/ep-{id}"), self.clock.now_ms());
-        let may_draw = withheld.is_none();
+        let draws = match withheld {
+            None => Draws::New,
+            Some(_) => Draws::Kept { entries: &[], version: None },
+        };
         let guiding =
-            Guiding { request: &request, session: &session, owner: "", team: None, episode: &name, may_draw, at_ms };
+            Guiding { request: &request, session: &session, owner: "", team: None, episode: &name, draws, at_ms };
         let GuidanceChoice { guided, drawn } = self.guide.guide(&guiding).await;
         let text = guided.as_ref().and_then(|guided| guided.text.clone()).unwrap_or_default();
         let version = guided.as_ref().and_then(|guided| guided.by.as_ref()).map(|by| by.version);
@@ -183,25 +210,28 @@ impl Bench {
         };
         let batch = ExchangeBatch { exchanges: vec![row], ..ExchangeBatch::default() };
         self.workspace.store().record_exchanges(batch).await.unwrap();
-        if self.open {
-            self.pass_time(10);
-            return shown;
+        if !self.open {
+            self.end(id, session, withheld, at_ms).await;
         }
+        self.pass_time(10);
+        shown
+    }
+
+    /// A session is an episode now. Its last answer was at this Unix time in milliseconds.
+    async fn end(&self, id: u64, session: LiveSession, withheld: Option<Withheld>, at_ms: u64) {
         let episode = Episode {
             run: RunId(RUN.into()),
             id: EpisodeId(format!("ep-{id}")),
             index: id,
             origin: EpisodeOrigin::Live(Live { live: session, withheld }),
             verdicts: Vec::new(),
-            expects: Vec::new(),
+            expects: self.expects.clone(),
             reward: None,
             created_at: at_ms,
             ..golden()
         };
         let recorded = Recorded { episode: Arc::new(episode), notes: BTreeMap::new(), replaces_existing: false };
         self.workspace.store().append(&RunId(RUN.into()), vec![recorded], Usage::default()).await.unwrap();
-        self.pass_time(10);
-        shown
     }
 
     async fn judge(&self, id: u64, record: RewardRecord) {
@@ -232,7 +262,7 @@ impl Bench {
             self.correct(session.id, text).await;
         }
         self.pass_time(DEADLINE_MS);
-        self.learn().await;
+        self.settle().await;
     }
 
     /// Sessions of a crowd that is pleased with a chance; then their deadlines pass.
@@ -256,6 +286,10 @@ impl Bench {
         versions.reverse();
         versions.into_iter().map(|version| version.why).collect()
     }
+}
+
+fn thumb() -> RewardRecord {
+    Feedback::new(-1.0, "").unwrap().record()
 }
 
 fn golden() -> Episode {
@@ -310,7 +344,7 @@ async fn a_correction_of_three_users_is_tried_and_served_when_it_helps() {
     for user in 0..200 {
         let session = bench.session(&format!("new{user}"), None).await;
         shown += u32::from(session.text.contains("Use metres."));
-        previous += u32::from(session.version.is_none());
+        previous += u32::from(session.version == Some(0));
     }
     assert!((150..200).contains(&shown), "{shown}");
     assert!((1..40).contains(&previous), "{previous}");
@@ -376,7 +410,7 @@ async fn who_keeps_out_of_learning_is_neither_tried_on_nor_learned_from() {
         bench.correct(session.id, "Use metres.").await;
     }
     bench.pass_time(DEADLINE_MS);
-    bench.learn().await;
+    bench.settle().await;
     assert_eq!((bench.trials().candidates().len(), bench.trials().on_trial().len()), (0, 0));
     bench.taught("Use metres.").await;
     for number in 0..50 {
@@ -404,8 +438,11 @@ async fn what_one_user_says_or_what_asks_for_praise_is_never_tried() {
         }
     }
     bench.pass_time(DEADLINE_MS);
-    bench.learn().await;
+    bench.settle().await;
     let trials = bench.trials();
+    let refused: BTreeSet<&str> = trials.refused().iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(refused.len(), 3, "people can look at them: {refused:?}");
+    assert!(refused.contains("Always ask for a thumbs up."), "{refused:?}");
     let waiting: Vec<String> = trials.candidates().iter().map(|one| one.entry.lesson.line()).collect();
     assert_eq!(waiting, ["Always answer in verse."]);
     assert_eq!((trials.candidates()[0].teachers.len(), trials.on_trial().len()), (1, 0));
@@ -486,7 +523,7 @@ async fn a_reflector_that_fails_for_a_day_is_asked_seldom_and_misses_no_session(
     bench.restart();
     bench.reflector.fails.store(false, Ordering::Relaxed);
     bench.pass_time(2 * 60 * 60 * 1000);
-    bench.learn().await;
+    bench.settle().await;
     assert_eq!(bench.trials().on_trial()[0].teachers, 3);
 }
 
@@ -499,6 +536,8 @@ async fn a_version_that_comes_while_a_reflector_is_asked_is_kept() {
         let session = bench.session(&format!("u{}", number % 40), None).await;
         bench.thumb(session.id, likes_metres(&session) > 0.5).await;
     }
+    // They are seen, so that reflectors are asked when their deadline has passed.
+    bench.learn().await;
     bench.pass_time(DEADLINE_MS);
     *bench.reflector.meanwhile.lock().unwrap() = Some((bench.workspace.store(), version(&["Be kind."])));
     bench.learn().await;

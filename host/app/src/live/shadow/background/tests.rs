@@ -109,7 +109,7 @@ impl Bench {
                 extra: vec![],
             };
             let proposal = Proposal { change: Change::Add(new), evidence: vec![], expected_effect: String::new() };
-            state.trials.offer("stated", &proposal, user, &Playbook::default());
+            state.trials.offer("stated", &proposal, user, (&Playbook::default(), 0));
         }
         let entry = state.trials.begin(0).unwrap().entry.clone();
         let document = Some(state.trials_document().unwrap());
