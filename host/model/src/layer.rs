@@ -15,6 +15,23 @@ use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurem
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What is called between two pieces of work, on the thread that works.
+#[derive(Clone)]
+pub struct Between(Arc<dyn Fn() + Send + Sync>);
+
+impl Between {
+    /// Calls this function.
+    pub fn new(call: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(call))
+    }
+}
+
+impl std::fmt::Debug for Between {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Between")
+    }
+}
+
 /// The weights of a local model.
 #[derive(Debug)]
 pub struct WeightsLayer {
@@ -38,6 +55,8 @@ pub struct WeightsLayer {
     reference: Option<Trainer>,
     /// Where weights are written, if requested.
     checkpoints: Option<CheckpointWriter>,
+    /// What is called between two passes.
+    between: Option<Between>,
 }
 
 /// An iteration's experience between the pass over its first minibatch and the steps.
@@ -110,7 +129,20 @@ impl WeightsLayer {
             compared: false,
             reference: None,
             checkpoints: None,
+            between: None,
         })
+    }
+
+    /// Sets what is called after each pass over the trajectories of an optimiser step, and after each optimiser step: training that shares the processor
+    /// rests there.
+    pub fn call_between(&mut self, between: Between) {
+        self.between = Some(between);
+    }
+
+    fn ended_piece(&self) {
+        if let Some(Between(call)) = &self.between {
+            call();
+        }
     }
 
     /// Sets the optimiser steps of an iteration.
@@ -156,7 +188,10 @@ impl WeightsLayer {
         step: &(dyn StepBatch + Sync),
         parts: &[&[Sequence]],
     ) -> Result<(f64, Metrics), LearnError> {
-        pass::accumulate((&mut self.trainer, &self.device), step, parts, 1, &|_, scores| vec![joined(scores)])
+        let told =
+            pass::accumulate((&mut self.trainer, &self.device), step, parts, 1, &|_, scores| vec![joined(scores)]);
+        self.ended_piece();
+        told
     }
 
     /// Log-probs of trajectories under some weights, by the trajectories' indices.
@@ -172,6 +207,7 @@ impl WeightsLayer {
         }
         let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
         let scores = self.device.guarded(|| score(&all)).flatten();
+        self.ended_piece();
         let mut scores = scores.map_err(refused)?.into_iter();
         let mut found = BTreeMap::new();
         for (name, sequences) in &own {
@@ -191,6 +227,7 @@ impl WeightsLayer {
         let parts = parts(units, numbers);
         let all: Vec<&Sequence> = parts.iter().copied().flatten().collect();
         let scores = self.device.guarded(|| self.trainer.scores(&all)).flatten();
+        self.ended_piece();
         let mut scores = scores.map_err(refused)?.into_iter();
         let columns: Vec<TokenScores> =
             parts.iter().map(|part| joined(&(&mut scores).take(part.len()).collect::<Vec<_>>())).collect();
@@ -264,6 +301,7 @@ impl Layer for WeightsLayer {
     fn optim_step(&mut self) -> Result<Step, LearnError> {
         let pending = self.pending.take();
         let report = self.device.guarded(|| self.trainer.step()).flatten();
+        self.ended_piece();
         let (Some(mut report), Some(pending)) = (report.map_err(refused)?, pending) else { return Ok(Step::default()) };
         let Pending { experience, units, steps, mut loss, metrics: mut all } = pending;
         let (mut taken, mut norms) = (1, report.gradient_norm);
@@ -273,6 +311,7 @@ impl Layer for WeightsLayer {
             loss += part;
             all.merge(&found.without_mismatch());
             let further = self.device.guarded(|| self.trainer.step_further()).flatten();
+            self.ended_piece();
             if let Some(further) = further.map_err(refused)? {
                 report = further;
                 norms += report.gradient_norm;

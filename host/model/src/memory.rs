@@ -20,6 +20,14 @@ pub(crate) fn of_learning(parameters: u64, learned: u64) -> u64 {
     of_weights(parameters).saturating_mul(2).saturating_add(of_weights(learned).saturating_mul(3))
 }
 
+/// Bytes that a step of weights that learn while they serve needs for states of its optimiser, beside [`of_learning`]: six numbers for each weight that
+/// learns. A state is that weight with two moments, and there are two at once: bytes beside the numbers they become or were written from (when the state of
+/// the step before is read, when the step makes its snapshot, and when the new state is made for its version), or the snapshot beside the
+/// new weights and moments of an optimiser step.
+pub(crate) fn of_states(learned: u64) -> u64 {
+    of_weights(learned).saturating_mul(6)
+}
+
 /// Refuses a need that exceeds the free memory. If the free memory is unknown, everything passes.
 ///
 /// # Errors
@@ -82,6 +90,7 @@ mod tests {
     #[test]
     fn a_model_that_does_not_fit_is_refused_with_both_numbers() {
         check("a model", of_weights(1000)).unwrap();
+        assert_eq!(of_states(10), 240);
         let error = check("a model", of_learning(1 << 60, 1 << 60)).unwrap_err().to_string();
         #[cfg(target_os = "linux")]
         assert!(error.starts_with("a model needs 17179869184.0 GiB of memory, and "), "{error}");

@@ -4,10 +4,10 @@ use crate::chat_folder::end_of_turn_first;
 use crate::device::ComputeDevice;
 use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
-use crate::train::{OptimizerSettings, Schedule, Trained};
+use crate::train::{OptimizerSettings, Schedule, Trained, kept_by_a_pass};
 use crate::{
     AdapterFolder, AdapterSettings, ChatFormat, HostDecoder, HostMatrix, Learned, LocalModel, LocalModelError,
-    ModelFolder, Overlong, Weight, WeightsLayer, digest, is_adapter, memory,
+    ModelFolder, Overlong, Weight, WeightsLayer, digest, memory,
 };
 use clawhost_learn::policy::{PolicyGradient, Updates};
 use std::sync::Arc;
@@ -139,16 +139,69 @@ impl ModelFolder {
             Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
         };
         if device.is_processor() {
-            let values = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
-                Weight::Matrix(matrix) => matrix.values.len() as u64,
-                Weight::Vector(values) => values.len() as u64,
-            };
-            let all = weights.weights();
-            let trained_ones = all.iter().filter(|(name, _)| trained == Trained::Full || is_adapter(name));
-            let trained_ones = trained_ones.map(|(_, weight)| values(weight)).sum();
-            let all = all.iter().map(|(_, weight)| values(weight)).sum();
-            memory::check("learning", memory::of_learning(all, trained_ones))?;
+            let (all, learned) = counted(&weights, trained);
+            memory::check("learning", memory::of_learning(all, learned))?;
         }
         Ok((weights, trained))
+    }
+
+    /// The memory in bytes that a step needs on the processor, when these weights learn while they serve: the loaded weights, learning, the states of the
+    /// optimiser, and what a pass keeps of tokens. A longer conversation than a pass holds needs more, and is checked against what is free then.
+    ///
+    /// # Errors
+    /// The adapter's settings are invalid.
+    pub fn step_bytes(&self, learned: Learned) -> Result<u64, LocalModelError> {
+        let (all, learned) = match learned {
+            Learned::Full => counted(&self.weights.merged(), Trained::Full),
+            Learned::Adapter(_) if self.weights.has_adapter() => counted(&self.weights, Trained::Adapters),
+            Learned::Adapter(adapter) => counted(&adapter.attach(&self.weights)?, Trained::Adapters),
+        };
+        let parts = [
+            memory::of_weights(all),
+            memory::of_learning(all, learned),
+            memory::of_states(learned),
+            kept_by_a_pass(&self.config),
+        ];
+        Ok(parts.into_iter().fold(0, u64::saturating_add))
+    }
+
+    /// Refuses a step of weights that learn while they serve if the free memory of this machine is too small for it. The weights are loaded.
+    ///
+    /// # Errors
+    /// It is too small, or the adapter's settings are invalid.
+    pub fn check_step_memory(&self, learned: Learned) -> Result<(), LocalModelError> {
+        let (loaded, _) = counted(&self.weights, Trained::Full);
+        memory::check("a step of training", self.step_bytes(learned)?.saturating_sub(memory::of_weights(loaded)))
+    }
+}
+
+/// The numbers of all weights, and of those that learn.
+fn counted(weights: &HostDecoder, trained: Trained) -> (u64, u64) {
+    let values = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
+        Weight::Matrix(matrix) => matrix.values.len() as u64,
+        Weight::Vector(values) => values.len() as u64,
+    };
+    let all = weights.weights();
+    let learned = all.iter().filter(|(name, _)| trained.learns(name)).map(|(_, weight)| values(weight)).sum();
+    (all.iter().map(|(_, weight)| values(weight)).sum(), learned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TinyModel;
+
+    #[test]
+    fn a_step_needs_the_weights_the_optimiser_and_its_states() {
+        let folder = TinyModel::default().make().unwrap();
+        let (bytes, passes) = (folder.config.parameters() * 4, kept_by_a_pass(&folder.config));
+        // Loaded, two layouts, gradients and two moments, and two states of three numbers.
+        assert_eq!(folder.step_bytes(Learned::Full).unwrap(), bytes * (1 + 2 + 3 + 6) + passes);
+        let adapter = AdapterSettings { rank: 2, ..AdapterSettings::default() };
+        let learned = counted(&adapter.attach(&folder.weights).unwrap(), Trained::Adapters).1 * 4;
+        assert!(learned > 0 && learned < bytes / 4);
+        let expect = (bytes + learned) * 3 + learned * (3 + 6) + passes;
+        assert_eq!(folder.step_bytes(Learned::Adapter(adapter)).unwrap(), expect);
+        folder.check_step_memory(Learned::Full).unwrap();
     }
 }

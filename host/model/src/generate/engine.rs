@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::oneshot;
 
 /// Prompt tokens that are computed in one round. It bounds how long other requests wait for their next token.
-const PREFILL: usize = 256;
+pub(super) const PREFILL: usize = 256;
 /// Largest number of active requests. Further requests wait in order of arrival.
 pub const MOST_AT_ONCE: usize = 1024;
 
@@ -127,7 +127,7 @@ impl Engine {
         Ok(answers)
     }
 
-    fn check(&self, request: &Request) -> Result<(), LocalModelError> {
+    pub(super) fn check(&self, request: &Request) -> Result<(), LocalModelError> {
         let config = self.current().model.config().clone();
         if request.prompt.is_empty() {
             return Err(LocalModelError::Samples("an empty prompt; at least one token is needed".into()));

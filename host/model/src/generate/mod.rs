@@ -2,6 +2,7 @@
 
 mod engine;
 mod generator;
+mod here;
 mod model;
 mod prefixes;
 mod request;

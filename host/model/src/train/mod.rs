@@ -16,6 +16,7 @@ pub use accelerated::{AcceleratedTrainer, LossError, PieceLoss};
 pub use optimizer::{
     MOMENTUM, MUON_SCALE, NEWTON_SCHULZ, OptimizerSettings, ROUNDS, Rule, StepReport, TINY, is_inside,
 };
+pub(crate) use processor::kept_by_a_pass;
 pub use schedule::Schedule;
 pub use scores::{TokenScores, Wanted};
 pub use sequence::Sequence;
