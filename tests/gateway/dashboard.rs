@@ -219,6 +219,7 @@ impl LearnedBook for Known {
             metrics: vec![("tokens_per_second".into(), "812.5".into())],
             note: ATTACK.into(),
             is_kept,
+            is_on_disk: is_kept && number != 4,
             serves: number == 7,
             is_withdrawn: number == 5,
         };
@@ -231,7 +232,7 @@ impl LearnedBook for Known {
             waiting: 5,
             trains: true,
             problem: None,
-            steps: vec![step(8, false), step(7, true), step(6, true), step(5, true), own],
+            steps: vec![step(8, false), step(7, true), step(6, true), step(5, true), step(4, true), own],
         }))
     }
 
@@ -327,11 +328,13 @@ async fn an_earlier_version_of_weights_is_served_after_a_question() {
     let place = |number: u64| format!("/dashboard/training/versions/{number}");
     let page = get(&bench, "/dashboard/training", &cookies).await.body;
     assert!(page.contains(&format!("{}\">serve again", place(6))) && page.contains("withdrawn: it learned"), "{page}");
-    assert!(!page.contains(&format!("{}\"", place(7))), "it serves");
+    for (number, why) in [(7, "it serves"), (4, "its weights are not on disk any more")] {
+        assert!(!page.contains(&format!("{}\"", place(number))), "{why}");
+    }
     assert_eq!(get(&bench, &place(6), &[]).await.status, 401);
-    for number in [5, 7, 8, 9] {
+    for number in [4, 5, 7, 8, 9] {
         let asked = get(&bench, &place(number), &cookies).await;
-        assert_eq!(asked.status, 404, "withdrawn, serving, taken back or unknown: {number}");
+        assert_eq!(asked.status, 404, "not on disk, withdrawn, serving, taken back or unknown: {number}");
     }
     let question = get(&bench, &place(6), &cookies).await.body;
     assert!(question.contains("Serve version 6 again?") && question.contains("all sessions"), "{question}");

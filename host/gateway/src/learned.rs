@@ -240,6 +240,8 @@ pub struct WeightsStepView {
     pub note: String,
     /// Whether it made a version.
     pub is_kept: bool,
+    /// Whether its weights are on disk, so that it can be served again.
+    pub is_on_disk: bool,
     /// Whether it answers now.
     pub serves: bool,
     /// Whether it learned from something that was forgotten since.
@@ -263,7 +265,7 @@ pub struct WeightsView {
     pub trains: bool,
     /// What keeps them from learning, if something does.
     pub problem: Option<String>,
-    /// The newest steps, the newest first.
+    /// The newest steps, and older ones whose weights are on disk; the newest first.
     pub steps: Vec<WeightsStepView>,
 }
 

@@ -31,6 +31,7 @@ impl FileLeases {
         self.folder.join(match subject {
             LeaseSubject::Run(run) => format!("run-{}", escaped(&run.0)),
             LeaseSubject::Weights(alias) => format!("weights-{}", escaped(alias)),
+            LeaseSubject::ServedWeights(alias) => format!("served-weights-{}", escaped(alias)),
             LeaseSubject::Playbook(name) => format!("playbook-{}", escaped(name)),
             LeaseSubject::Gateway => "gateway".to_owned(),
             LeaseSubject::Folder => "folder".to_owned(),

@@ -11,6 +11,8 @@ pub enum LeaseSubject {
     Playbook(String),
     /// Weights that learn while they serve, by the alias of their model.
     Weights(String),
+    /// Changing which version of such weights answers, by the alias of their model: for a moment, also while another process trains them.
+    ServedWeights(String),
     /// Taking the traffic of agents: one gateway per data folder.
     Gateway,
     /// The whole data folder: shared by writers, exclusive for removals.

@@ -61,10 +61,10 @@ pub(super) async fn ask(
             if number == 0 {
                 return if scope.is_some() { own.any(|step| step.serves) } else { weights.serves.is_some() };
             }
-            own.any(|step| step.number == number && step.is_kept && !step.serves && !step.is_withdrawn)
+            own.any(|step| step.number == number && step.is_on_disk && !step.serves && !step.is_withdrawn)
         };
         let weights = weights.filter(is_shown).ok_or_else(|| {
-            let why = format!("version {number} of the weights answers already, or none of the newest steps made it");
+            let why = format!("version {number} of the weights answers already, or it is not on disk any more");
             Refusal::new(ErrorKind::NotFound, why)
         })?;
         Ok(page(StatusCode::OK, template::weights_rollback(&weights, scope, number, &visitor)))

@@ -1,8 +1,10 @@
 //! Where weights learn. A version of them is a folder with content of the backend's own: weights, an adapter, or the name of weights elsewhere.
 
+use super::pace::Pace;
 use super::step::{Aged, Stepped};
 use crate::AppError;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The model that an operator configured.
 pub(super) struct Base {
@@ -50,11 +52,12 @@ pub(super) trait WeightsBackend: Send + Sync {
     /// The configured model.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or a step of it would need more memory than is allowed.
     fn base(&self) -> Result<Base, AppError>;
-    /// Takes a step on this thread over some sessions, all or nothing. Nothing counts before its version is written.
+    /// Takes a step on this thread over some sessions, all or nothing. Nothing counts before its version is written. What computes in this process rests as
+    /// `pace` says.
     ///
     /// # Errors
     /// The weights cannot be read or trained now. The sessions may be taken again.
-    fn step(&self, start: &Start, sessions: Vec<Aged>) -> Result<Made, AppError>;
+    fn step(&self, start: &Start, sessions: Vec<Aged>, pace: &Arc<Pace>) -> Result<Made, AppError>;
 }

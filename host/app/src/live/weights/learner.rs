@@ -2,8 +2,10 @@
 
 use super::backend::{Base, WeightsBackend};
 use super::background::at_low_priority;
+use super::lease::{busy, changing, lease};
 use super::local::LocalBackend;
 use super::material::{self, LiveSession, Unused, Wanted};
+use super::pace::{EndsRests, Pace, Rests};
 use super::page::{Progress, TrainingPage};
 use super::queue::{Queue, Waiting, Whose};
 use super::section::WeightsPlan;
@@ -15,12 +17,12 @@ use crate::models::{folder_name, local_folder};
 use crate::served_models::{LearnedModel, configured_model, key_of};
 use crate::tinker::TinkerModel;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Clock, Episode, Lease, LeaseMode, LeaseSubject, Leases as _, StoreError, StoreReader};
+use clawhost_core::{Clock, Episode, Lease, StoreError, StoreReader};
 use clawhost_learn::memory::{SCOPE_BYTES, Scope};
-use clawhost_store::{FileLeases, Reader};
+use clawhost_store::Reader;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +60,17 @@ pub struct TrainStep {
     pub note: String,
     /// What was measured.
     pub metrics: Vec<(String, f64)>,
+}
+
+/// What came of a try to take a step.
+#[derive(Debug, PartialEq)]
+enum Outcome {
+    /// It was taken, or taken back.
+    Done(TrainStep),
+    /// Another process trains, or has taken the sessions.
+    Busy,
+    /// An earlier version was served again while it ran: it made nothing, and its sessions wait.
+    Overtaken,
 }
 
 impl Training {
@@ -111,9 +124,8 @@ impl Training {
     /// # Errors
     /// The model cannot be read, or another model learned under this alias.
     pub(crate) fn prepare(&self) -> Result<LearnedModel, AppError> {
-        // While another process trains, what it has is complete.
-        let lease = self.lease()?;
         let Base { digest, warning } = self.backend.base()?;
+        let _changing = self.changing()?;
         let mut places = Vec::new();
         match self.plan.adapters {
             None => places.push((self.place.clone(), self.learned_with(&self.place, &digest, None)?)),
@@ -128,7 +140,7 @@ impl Training {
                 }
             }
         }
-        for (place, learned) in places.iter().filter(|_| lease.is_some()) {
+        for (place, learned) in &places {
             match place.repair(learned) {
                 Err(error) if self.plan.adapters.is_some() => tracing::error!("an adapter does not answer: {error}"),
                 repaired => repaired?,
@@ -149,6 +161,10 @@ impl Training {
         lease(&self.data, &self.plan.model)
     }
 
+    fn changing(&self) -> Result<Box<dyn Lease>, AppError> {
+        changing(&self.data, &self.plan.model)
+    }
+
     fn beginning(&self, digest: &str, scope: Whose) -> Beginning {
         Beginning {
             model: self.plan.model.clone(),
@@ -167,7 +183,7 @@ impl Training {
     /// Serves an earlier version again.
     ///
     /// # Errors
-    /// There is no such version on disk, it is withdrawn, or another process trains these weights.
+    /// There is no such version on disk, or it is withdrawn.
     pub(super) fn serve(&self, scope: Option<&Scope>, number: u64) -> Result<(), AppError> {
         super::serving::serve(&self.data, (&self.plan.model, scope), number, false)
     }
@@ -246,44 +262,66 @@ impl Training {
     fn next(&self, queue: &Queue, last_request_at: u64) -> Option<Whose> {
         let now = self.clock.now_ms();
         let (whose, due_at) = queue.next(self.plan.batch, now)?;
-        let is_idle = self.plan.idle_ms.is_none_or(|idle| now.saturating_sub(last_request_at) >= idle);
-        let is_time = (is_idle && self.plan.quiet.is_open(now)) || now >= due_at.saturating_add(self.plan.overdue_ms);
-        is_time.then_some(whose)
+        self.plan.times.allow(now, last_request_at, due_at).then_some(whose)
     }
 
-    /// Takes one step over the sessions that wait first. `None`: another process trains, or has taken them.
-    async fn step(&self, queue: &mut Queue, whose: Whose) -> Result<Option<TrainStep>, AppError> {
-        let Some(_lease) = self.lease()? else { return Ok(None) };
+    /// Takes one step over the sessions that wait first.
+    async fn step(&self, queue: &mut Queue, whose: Whose) -> Result<Outcome, AppError> {
+        let Some(_lease) = self.lease()? else { return Ok(Outcome::Busy) };
         let through = self.through(&whose)?;
         if through != queue.through(&whose) {
             // Another process took sessions meanwhile.
             queue.took(&whose, through);
-            return Ok(None);
+            return Ok(Outcome::Busy);
         }
         let taken = queue.first(&whose, self.plan.batch);
-        let Some(last) = taken.last().map(|last| last.number) else { return Ok(None) };
+        let Some(last) = taken.last().map(|last| last.number) else { return Ok(Outcome::Busy) };
         let (training, set) = (self.clone(), whose.clone());
+        let rests = Arc::new(Rests::default());
+        // A gateway that stops waits for no rest.
+        let _ends = EndsRests(rests.clone());
         // Reading, computing and writing: nothing of it holds up an answer.
-        let step = at_low_priority(self.plan.threads, move || training.step_of(set, &taken)).await??;
-        queue.took(&whose, last);
-        Ok(Some(step))
+        let work = move || {
+            let pace = Arc::new(Pace::new(training.plan.processors, training.clock.clone(), rests));
+            let outcome = training.step_of(set, &taken, &pace);
+            pace.ended_piece();
+            outcome
+        };
+        let outcome = at_low_priority(self.plan.processors.threads, work).await??;
+        if matches!(outcome, Outcome::Done(_)) {
+            queue.took(&whose, last);
+        }
+        Ok(outcome)
     }
 
-    /// Takes a step on this thread, and writes what came of it.
-    fn step_of(&self, whose: Whose, taken: &[Waiting]) -> Result<TrainStep, AppError> {
-        let place = self.place_of(&whose);
-        let mut learned = match place.known()? {
-            Some(known) => known,
-            None => self.learned_with(&place, &self.backend.base()?.digest, whose.clone())?,
+    /// What a step begins with, after what a killed process left is repaired.
+    fn begin(&self, place: &LearnedPlace, whose: &Whose) -> Result<Learned, AppError> {
+        // Reading the model may take long, and a rollback does not wait for it.
+        let digest = if place.known()?.is_none() { Some(self.backend.base()?.digest) } else { None };
+        let _changing = self.changing()?;
+        let learned = match (place.known()?, digest) {
+            (Some(known), _) => known,
+            (None, Some(digest)) => self.learned_with(place, &digest, whose.clone())?,
+            (None, None) => return Err(AppError::Host("what weights had learned was removed meanwhile".to_owned())),
         };
         place.repair(&learned)?;
-        let last = taken.last().map_or(learned.through, |last| last.number);
+        Ok(learned)
+    }
+
+    /// Takes a step on this thread, and writes what came of it, unless an earlier version was served again meanwhile.
+    fn step_of(&self, whose: Whose, taken: &[Waiting], pace: &Arc<Pace>) -> Result<Outcome, AppError> {
+        let place = self.place_of(&whose);
+        let begun = self.begin(&place, &whose)?;
+        let last = taken.last().map_or(begun.through, |last| last.number);
         let sessions = self.sessions(taken)?;
-        let names: Vec<String> = sessions.iter().map(|session| session.name.clone()).collect();
-        let traces = sessions.iter().flat_map(|session| session.traces.clone()).collect();
-        let start = place.start(&learned);
-        let made = self.backend.step(&start, age(&learned, sessions))?;
-        let number = learned.newest() + 1;
+        let taught = sessions.iter().map(|session| (session.name.clone(), session.traces.clone())).collect();
+        let count = sessions.len();
+        let start = place.start(&begun);
+        let made = self.backend.step(&start, age(&begun, sessions), pace)?;
+        let number = begun.newest() + 1;
+        if let Some(new) = &made.version {
+            place.write(number, &**new)?;
+        }
         let (note, mut metrics) = match made.stepped {
             Stepped::Taken(metrics) => ("learned from live sessions".to_owned(), shown(&metrics)),
             Stepped::Nothing(metrics) => {
@@ -294,12 +332,19 @@ impl Training {
         };
         metrics.extend(made.tokens_per_second.map(|rate| ("tokens_per_second".to_owned(), rate)));
         let digest = made.version.as_ref().map(|new| new.digest());
+        // From here on nothing else changes what answers. A rollback since the beginning wins: what was learned from the version before it counts for
+        // nothing, and its sessions wait for a step from the version that serves.
+        let _changing = self.changing()?;
+        let Some(mut learned) = place.known()?.filter(|now| *now == begun) else {
+            place.discard(number);
+            return Ok(Outcome::Overtaken);
+        };
         let version = WeightsVersion {
             number,
             from: start.number,
             digest: digest.unwrap_or_else(|| learned.served_digest()),
             at: self.clock.now_ms(),
-            sessions: names.len(),
+            sessions: count,
             metrics: metrics.clone(),
             note: note.clone(),
             is_kept: made.version.is_some(),
@@ -307,13 +352,13 @@ impl Training {
             is_withdrawn: learned.is_withdrawn(start.number),
         };
         learned.through = last;
-        place.list(number, &names, &traces)?;
+        place.list(number, taught)?;
         match &made.version {
-            Some(new) => place.publish(&mut learned, &**new, version)?,
+            Some(_) => place.publish(&mut learned, version)?,
             None => place.note(&mut learned, version)?,
         }
         let version = made.version.is_some().then_some(number);
-        Ok(TrainStep { scope: whose, version, sessions: names.len(), note, metrics })
+        Ok(Outcome::Done(TrainStep { scope: whose, version, sessions: count, note, metrics }))
     }
 }
 
@@ -326,16 +371,6 @@ fn readable<T, E: Into<AppError>>(read: Result<T, E>, name: &str) -> Result<Opti
         }
         read => read.map(Some),
     }
-}
-
-/// The right to change what a model has learned. `None`: another process has it.
-pub(super) fn lease(data: &Path, alias: &str) -> Result<Option<Box<dyn Lease>>, AppError> {
-    Ok(FileLeases::new(data).acquire(&LeaseSubject::Weights(alias.to_owned()), LeaseMode::Exclusive)?)
-}
-
-/// What to say if another process has it.
-pub(super) fn busy() -> AppError {
-    RequestError::Other("another process trains these weights now; try again when it is done".to_owned()).into()
 }
 
 /// Sessions with the number of versions since the oldest weights that answered each.
@@ -424,7 +459,13 @@ impl LiveWeights {
         let Some(whose) = self.training.next(&self.queue, last_request_at) else { return Ok(false) };
         self.progress.set_trains(true);
         let step = match self.training.step(&mut self.queue, whose.clone()).await {
-            Ok(step) => step,
+            Ok(Outcome::Done(step)) => Some(step),
+            Ok(Outcome::Busy) => None,
+            Ok(Outcome::Overtaken) => {
+                let whose = shown_owner(&whose);
+                tracing::info!("a step of weights{whose} made no version, because an earlier one was served again");
+                None
+            }
             Err(error) => {
                 self.failed(whose, &error);
                 return Ok(false);
@@ -487,5 +528,15 @@ pub async fn train_step(workspace: &Workspace, upstreams: &[String]) -> Result<O
     let now = training.clock.now_ms();
     let next = queue.next(training.plan.batch, now).or_else(|| queue.next(LEAST, now));
     let Some((whose, _)) = next else { return Ok(None) };
-    Ok(Some(training.step(&mut queue, whose).await?.ok_or_else(busy)?))
+    match training.step(&mut queue, whose).await? {
+        Outcome::Done(step) => Ok(Some(step)),
+        Outcome::Busy => Err(busy()),
+        Outcome::Overtaken => {
+            let why = "an earlier version of these weights was served again meanwhile, so the step made none; its sessions wait for the next one";
+            Err(RequestError::Other(why.to_owned()).into())
+        }
+    }
 }
+
+#[cfg(test)]
+mod tests;

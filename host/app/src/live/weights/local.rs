@@ -1,6 +1,7 @@
 //! Weights of a local model, trained by this process.
 
 use super::backend::{Base, Made, NewVersion, Start, WeightsBackend};
+use super::pace::Pace;
 use super::section::WeightsPlan;
 use super::step::{Aged, Learner, Stepped};
 use crate::events::Silent;
@@ -19,6 +20,8 @@ const STATE: &str = "state.bin";
 const ADAPTER: &str = "adapter";
 /// Largest size of an optimiser's state in bytes: three numbers for each of ten billion weights.
 const STATE_BYTES: u64 = 128 << 30;
+/// Longest name that a message repeats, in bytes.
+const SHOWN_BYTES: usize = 200;
 /// Concurrent calls of a teacher.
 const CONCURRENCY: usize = 4;
 
@@ -69,6 +72,21 @@ impl LocalBackend {
         let state = path.map(|path| clawhost_files::read(&path, STATE_BYTES).map_err(|error| unusable(&path, error)));
         Ok((model, state.transpose()?))
     }
+
+    /// Refuses a step that needs more memory than the operator allows.
+    fn check_ceiling(&self, model: &ModelFolder) -> Result<(), AppError> {
+        let Some(allowed) = self.plan.memory_bytes else { return Ok(()) };
+        let needed = model.step_bytes(self.plan.learned)?;
+        if needed <= allowed {
+            return Ok(());
+        }
+        let named = clawhost_core::escaped(&self.plan.model, SHOWN_BYTES);
+        let (needed, allowed) = (needed.div_ceil(1 << 20), allowed >> 20);
+        let why = format!(
+            "weights.memory_mb: a step of {named} needs {needed} MiB, and {allowed} are allowed; allow more, use a smaller model, or learn an adapter"
+        );
+        Err(RequestError::File { path: crate::GATEWAY_FILE.to_owned(), why }.into())
+    }
 }
 
 impl WeightsBackend for LocalBackend {
@@ -78,6 +96,7 @@ impl WeightsBackend for LocalBackend {
 
     fn base(&self) -> Result<Base, AppError> {
         let model = read_folder(&self.folder, &self.models.texts, &Silent)?;
+        self.check_ceiling(&model)?;
         let warning = model.sampling.restricts().then(|| {
             format!(
                 "the model {} draws from a part of its tokens (top_k, top_p or min_p in generation_config.json): only requests that turn \
@@ -88,12 +107,20 @@ impl WeightsBackend for LocalBackend {
         Ok(Base { digest: digest(&model.weights).to_string(), warning })
     }
 
-    fn step(&self, start: &Start, sessions: Vec<Aged>) -> Result<Made, AppError> {
+    fn step(&self, start: &Start, sessions: Vec<Aged>, pace: &Arc<Pace>) -> Result<Made, AppError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AppError::Host(format!("training cannot begin: {error}")))?;
         let (model, state) = self.read(start)?;
+        self.check_ceiling(&model)?;
         let device = self.models.open_device(model.config.parameters(), &Silent)?;
+        if device.is_processor() {
+            model.check_step_memory(self.plan.learned)?;
+        }
         let mut learner = Learner::open(&model, &self.name, &self.plan, &device, state.as_deref())?;
+        // The trainer has it now, and the step keeps one of its own.
+        drop(state);
+        learner.set_pace(pace.clone());
+        pace.ended_piece();
         if let Some(spec) = self.plan.teacher.as_deref().filter(|_| self.plan.signal.uses_hints()) {
             let tokens = Arc::new(TokenCalls::new(learner.model().clone()));
             let models =
@@ -153,5 +180,41 @@ impl NewVersion for Version {
         }
         let path = folder.join(STATE);
         std::fs::write(&path, &self.state).map_err(|error| unusable(&path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pace::{Processors, Rests};
+    use super::super::tests::plan;
+    use super::*;
+    use crate::WorkspaceSettings;
+    use clawhost_model::TinyModel;
+
+    #[test]
+    fn a_step_that_needs_more_memory_than_is_allowed_is_not_begun() {
+        let data = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(WorkspaceSettings::new(data.path())).unwrap();
+        let folder = data.path().join("model");
+        TinyModel::default().make().unwrap().write(&folder).unwrap();
+        let backend = |memory_bytes: Option<u64>| {
+            LocalBackend::new(&workspace, folder.clone(), WeightsPlan { memory_bytes, ..plan("binary") })
+        };
+        let model = backend(None).read(&start()).unwrap().0;
+        let needed = model.step_bytes(plan("binary").learned).unwrap();
+        let pace = Arc::new(Pace::new(Processors::of(1, 1.0), workspace.clock(), Arc::new(Rests::default())));
+        for enough in [None, Some(needed)] {
+            assert!(backend(enough).base().is_ok() && backend(enough).step(&start(), Vec::new(), &pace).is_ok());
+        }
+        let tight = backend(Some(needed - 1));
+        let (at_the_start, at_a_step) = (tight.base().err(), tight.step(&start(), Vec::new(), &pace).err());
+        for why in [at_the_start.unwrap(), at_a_step.unwrap()] {
+            let (why, mib) = (why.to_string(), needed.div_ceil(1 << 20));
+            assert!(why.contains(&format!("weights.memory_mb: a step of tiny needs {mib} MiB, and ")), "{why}");
+        }
+    }
+
+    fn start() -> Start {
+        Start { number: 0, folder: None, base: String::new() }
     }
 }

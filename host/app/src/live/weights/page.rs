@@ -1,15 +1,17 @@
 //! Weights that learn, as the page of the gateway shows them.
 
 use super::learner::Training;
-use super::versions::{Learned, WeightsVersion};
+use super::versions::{Learned, LearnedPlace, WeightsVersion};
 use crate::AppError;
 use clawhost_gateway::{WeightsStepView, WeightsView};
 use clawhost_learn::memory::Scope;
 use clawhost_learn::policy::LiveSignal;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Steps that are shown.
+/// The newest steps that are shown.
 const SHOWN: usize = 50;
+/// Steps of which those are shown that can be served again: a page of some hundred kilobytes.
+const MOST_SHOWN: usize = 1000;
 
 /// What the training knows, for others. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -77,10 +79,17 @@ impl TrainingPage {
         for place in places {
             // One that cannot be read is named when its next step is due.
             let Ok(Some(learned)) = place.known() else { continue };
-            steps.extend(learned.versions.iter().filter(|step| step.number > 0).map(|step| shown(&learned, step)));
+            steps.extend(
+                learned.versions.iter().filter(|step| step.number > 0).map(|step| shown(&place, &learned, step)),
+            );
         }
         steps.sort_by_key(|step| std::cmp::Reverse((step.at, step.number)));
-        steps.truncate(SHOWN);
+        // What can be served again is offered, however many steps came after it.
+        let mut place = 0;
+        steps.retain(|step| {
+            place += 1;
+            place <= SHOWN || (place <= MOST_SHOWN && step.is_on_disk)
+        });
         let serves = match self.training.plan.adapters {
             Some(_) => None,
             None => Some(self.training.place.known()?.map_or(0, |learned| learned.serves)),
@@ -104,7 +113,7 @@ impl TrainingPage {
     }
 }
 
-fn shown(learned: &Learned, step: &WeightsVersion) -> WeightsStepView {
+fn shown(place: &LearnedPlace, learned: &Learned, step: &WeightsVersion) -> WeightsStepView {
     let number = |(name, value): &(String, f64)| (name.clone(), format!("{value:.4}"));
     WeightsStepView {
         scope: learned.scope.as_ref().map(ToString::to_string),
@@ -114,6 +123,7 @@ fn shown(learned: &Learned, step: &WeightsVersion) -> WeightsStepView {
         metrics: step.metrics.iter().map(number).collect(),
         note: step.note.clone(),
         is_kept: step.is_kept,
+        is_on_disk: place.is_on_disk(step),
         serves: step.is_kept && step.number == learned.serves,
         is_withdrawn: step.is_withdrawn,
     }

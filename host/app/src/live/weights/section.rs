@@ -1,7 +1,8 @@
 //! How the weights of a local model learn while it serves: the section `[weights]` of `gateway.toml`.
 
 use super::opted_in::OptedIn;
-use super::windows::Windows;
+use super::pace::Processors;
+use super::windows::{Times, Windows};
 use clawhost_core::RewardSource;
 use clawhost_learn::memory::ScopeLevel;
 use clawhost_learn::policy::LiveSignal;
@@ -62,15 +63,18 @@ pub struct WeightsSection {
     pub train_from: Option<Vec<String>>,
     /// Seconds after its last answer at which a session is taken.
     pub deadline_seconds: Option<u64>,
-    /// Seconds without a request after which a batch is trained on. `None`: as soon as it is due.
+    /// Seconds without a request after which a batch is trained on, also outside of the hours in `quiet`. `None`: without such hours as soon as it is due,
+    /// and else in these hours alone.
     pub idle_seconds: Option<u64>,
-    /// Hours of the week in which a batch is trained on, in UTC: `22:00-06:00`, or `sat,sun 00:00-24:00`. Empty: at any time.
+    /// Hours of the week in which a batch is trained on even if requests come, in UTC: `22:00-06:00`, or `sat,sun 00:00-24:00`. Empty: none.
     #[serde(default, deserialize_with = "one_or_more")]
     pub quiet: Vec<String>,
     /// Seconds after which a batch that is due is trained on in any case.
     pub overdue_seconds: Option<u64>,
     /// The share of the processors that training may use.
     pub processors: Option<f64>,
+    /// MiB of memory that a step may need. A step that needs more is not taken. `None`: what is free.
+    pub memory_mb: Option<u64>,
 }
 
 /// A list of texts, or one text alone.
@@ -102,11 +106,12 @@ pub(crate) struct WeightsPlan {
     pub(crate) teacher: Option<String>,
     pub(crate) sources: Vec<RewardSource>,
     pub(crate) deadline_ms: u64,
-    pub(crate) idle_ms: Option<u64>,
-    pub(crate) quiet: Windows,
-    pub(crate) overdue_ms: u64,
-    /// Threads that compute.
-    pub(crate) threads: usize,
+    /// When a batch is trained on.
+    pub(crate) times: Times,
+    /// What a step may use of the processors.
+    pub(crate) processors: Processors,
+    /// Bytes of memory that a step may need. `None`: what is free.
+    pub(crate) memory_bytes: Option<u64>,
 }
 
 impl WeightsSection {
@@ -168,6 +173,9 @@ impl WeightsSection {
         if !(share > 0.0 && share <= 1.0) {
             return Err("weights.processors: must be more than 0 and at most 1, the share of the processors".to_owned());
         }
+        if self.memory_mb == Some(0) {
+            return Err("weights.memory_mb: must be at least 1, in MiB".to_owned());
+        }
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         Ok(Some(WeightsPlan {
             model,
@@ -181,10 +189,13 @@ impl WeightsSection {
             teacher: self.teacher.clone(),
             sources: crate::live::learning::sources("weights.train_from", self.train_from.as_deref())?,
             deadline_ms: deadline.saturating_mul(1000),
-            idle_ms: self.idle_seconds.map(|seconds| seconds.saturating_mul(1000)),
-            quiet: Windows::of(&self.quiet).map_err(|why| format!("weights.quiet: {why}"))?,
-            overdue_ms: self.overdue_seconds.unwrap_or(OVERDUE_SECONDS).saturating_mul(1000),
-            threads: ((processors as f64 * share).floor() as usize).max(1),
+            times: Times {
+                idle_ms: self.idle_seconds.map(|seconds| seconds.saturating_mul(1000)),
+                quiet: Windows::of(&self.quiet).map_err(|why| format!("weights.quiet: {why}"))?,
+                overdue_ms: self.overdue_seconds.unwrap_or(OVERDUE_SECONDS).saturating_mul(1000),
+            },
+            processors: Processors::of(processors, share),
+            memory_bytes: self.memory_mb.map(|mib| mib.saturating_mul(1 << 20)),
         }))
     }
 }
@@ -259,6 +270,8 @@ mod tests {
             "model = \"tiny\"\nfrom = [\"all\"]\nprocessors = 1.5",
             "weights.processors: must be more than 0 and at most 1",
         );
+        check("model = \"tiny\"\nfrom = [\"all\"]\nmemory_mb = 0", "weights.memory_mb: must be at least 1");
+        check("model = \"tiny\"\nfrom = [\"all\"]\nmemory_mb = 4096", "");
         check(
             "model = \"tiny\"\nfrom = [\"all\"]\nquiet = [\"nights\"]",
             "weights.quiet: `nights` is no time of the week",

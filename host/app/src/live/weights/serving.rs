@@ -1,6 +1,6 @@
 //! Which version of weights that learn while they serve answers: an earlier one by hand, and none that learned from what was forgotten.
 
-use super::learner::{busy, lease};
+use super::lease::{busy, changing, lease};
 use super::traces::names_adapter;
 use super::versions::{LearnedPlace, WeightsVersion};
 use crate::{AppError, RequestError, Workspace};
@@ -55,10 +55,10 @@ pub fn live_weights(workspace: &Workspace) -> Result<Vec<LiveWeightsVersions>, A
 }
 
 /// Serves an earlier version of the weights of a model again; 0 is the configured model. `scope`: whose adapter. `confirms`: even if it learned
-/// from something that was forgotten since. A gateway that serves the model follows within seconds.
+/// from something that was forgotten since. A gateway that serves the model follows within seconds. A step that runs meanwhile makes no version.
 ///
 /// # Errors
-/// There is no such version on disk, it is withdrawn, or another process trains these weights.
+/// There is no such version on disk, or it is withdrawn.
 pub fn serve_live_weights(
     workspace: &Workspace,
     (model, scope): (&str, Option<&Scope>),
@@ -86,13 +86,14 @@ pub(super) fn serve(
         let named = clawhost_core::escaped(&format!("{model}{whose}"), clawhost_learn::memory::SCOPE_BYTES);
         AppError::from(RequestError::Other(format!("the model {named} has learned nothing from live sessions")))
     };
-    let _lease = lease(data, model)?.ok_or_else(busy)?;
+    // A step that runs meanwhile sees at its end that another version serves, and makes none.
+    let _changing = changing(data, model)?;
     let mut learned = place.known()?.ok_or_else(nothing)?;
     place.serve(&mut learned, number, confirms)
 }
 
 /// Withdraws the weights in a data folder that learned from some sessions, by their names `RUN/EPISODE` or those of their scopes: what they learned answers nobody
-/// until it is learned anew without them, or an operator serves it all the same. Doing it again changes nothing more. `is_rehearsal`: nothing is changed.
+/// until it is learned anew without them, or an operator serves it all the same. The files of steps name these sessions and their scopes no more, so doing it again changes nothing. `is_rehearsal`: nothing is changed.
 ///
 /// # Errors
 /// What was learned somewhere cannot be read or written, or another process trains these weights. All others are withdrawn.
@@ -118,14 +119,24 @@ fn withdrawn(
     is_rehearsal: bool,
 ) -> Result<Option<WithdrawnWeights>, AppError> {
     let Some(known) = place.known_or_closed(is_rehearsal)? else { return Ok(None) };
-    let lease = if is_rehearsal { None } else { Some(lease(data, &known.model)?.ok_or_else(busy)?) };
+    let lease = if is_rehearsal {
+        None
+    } else {
+        Some((lease(data, &known.model)?.ok_or_else(busy)?, changing(data, &known.model)?))
+    };
     // It may have learned until now.
     let Some(mut learned) = place.known()? else { return Ok(None) };
     let before = learned.clone();
     let versions = place.withdrawn(&mut learned, names);
     // An earlier try may have been interrupted before the version that counts served.
-    if lease.is_some() && (learned != before || !versions.is_empty()) {
-        place.keep(&learned)?;
+    if lease.is_some() {
+        if learned != before || !versions.is_empty() {
+            place.keep(&learned)?;
+        } else {
+            place.repair(&learned)?;
+        }
+        // The versions are withdrawn, so what shows whose they were is needed no more.
+        place.forget_sessions(names)?;
     }
     let (model, scope, serves) = (learned.model, learned.scope, learned.serves);
     Ok((!versions.is_empty()).then_some(WithdrawnWeights { model, scope, versions, is_removed: false, serves }))
@@ -155,6 +166,7 @@ pub(crate) fn remove_adapters(
             let Some(scope) = learned.scope.clone().filter(|scope| names_adapter(names, scope)) else { return Ok(()) };
             if !is_rehearsal {
                 let _lease = lease(data, &learned.model)?.ok_or_else(busy)?;
+                let _changing = changing(data, &learned.model)?;
                 place.remove()?;
             }
             let versions = learned.versions.iter().filter(|version| version.number > 0 && version.is_kept);
@@ -173,6 +185,7 @@ pub(crate) fn remove_adapters(
 #[cfg(test)]
 mod tests {
     use super::super::backend::NewVersion;
+    use super::super::steps::Taught;
     use super::super::traces::{folder_of, trace_of};
     use super::super::versions::{Beginning, Learned};
     use super::*;
@@ -206,16 +219,16 @@ mod tests {
         place.learned(&beginning(scope), 0).unwrap()
     }
 
-    /// The names of the scopes of sessions: each is of a user of its own.
-    fn traces(sessions: &[String]) -> BTreeSet<String> {
-        sessions.iter().map(|session| trace_of(&format!("user:shop/{session}"))).collect()
+    /// Sessions with the names of their scopes: each is of a user of its own.
+    fn taught(sessions: &[&str]) -> Taught {
+        let trace = |session: &&str| ((*session).to_owned(), [trace_of(&format!("user:shop/{session}"))].into());
+        sessions.iter().map(trace).collect()
     }
 
     /// A step over sessions, from the version that serves.
     fn step(place: &LearnedPlace, learned: &mut Learned, text: &'static str, sessions: &[&str]) {
         let number = learned.newest() + 1;
-        let sessions: Vec<String> = sessions.iter().map(|session| (*session).to_owned()).collect();
-        place.list(number, &sessions, &traces(&sessions)).unwrap();
+        place.list(number, taught(sessions)).unwrap();
         let version = WeightsVersion {
             number,
             from: learned.serves,
@@ -227,7 +240,17 @@ mod tests {
             is_kept: true,
             is_withdrawn: learned.is_withdrawn(learned.serves),
         };
-        place.publish(learned, &Text(text), version).unwrap();
+        place.write(number, &Text(text)).unwrap();
+        place.publish(learned, version).unwrap();
+    }
+
+    impl LearnedPlace {
+        /// The texts of the files of its steps.
+        fn step_files(&self) -> Vec<String> {
+            let steps = self.serving().with_file_name("steps");
+            let files = std::fs::read_dir(steps).unwrap().map(|file| file.unwrap().path());
+            files.map(|file| std::fs::read_to_string(file).unwrap()).collect()
+        }
     }
 
     fn served(place: &LearnedPlace) -> Option<String> {
@@ -290,7 +313,14 @@ mod tests {
         };
         assert_eq!(withdrawn, [of(None, &[2, 3], 1), of(Some(&scope), &[1], 0)], "with what was learned from them");
         assert_eq!((served(&place).as_deref(), served(&own)), (Some("one"), None));
-        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), withdrawn, "nothing changes");
+        assert_eq!(withdraw_weights(data.path(), &episodes(&["r/2"]), false).unwrap(), [], "nothing names it any more");
+        for place in [&place, &own] {
+            let steps = place.step_files();
+            assert!(!steps.is_empty() && steps.iter().all(|text| !text.contains("r/2")), "{steps:?}");
+            assert!(steps.iter().any(|text| text.contains("\"forgotten\": 1")), "{steps:?}");
+            assert!(steps.iter().all(|text| !text.contains(&trace_of("user:shop/r/2"))), "{steps:?}");
+        }
+        assert!(place.step_files().iter().all(|text| text.contains("r/other")), "those of others stay");
 
         let refused = serve_live_weights(&workspace, ("m", None), 3, false).unwrap_err();
         assert!(refused.to_string().contains("forgotten since"), "{refused}");

@@ -2,6 +2,7 @@
 
 use super::hints::taught;
 use super::material::LiveSession;
+use super::pace::Pace;
 use super::section::WeightsPlan;
 use crate::AppError;
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use clawhost_learn::{Batch, Forward, Group, Layer as _, LearnError, Measurements
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::{Engine, Generator};
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule};
-use clawhost_model::{ChatModel, LearningSettings, LocalModel, ModelFolder, TokenCalls, WeightsLayer};
+use clawhost_model::{Between, ChatModel, LearningSettings, LocalModel, LocalTeacher, ModelFolder, WeightsLayer};
 use std::sync::Arc;
 
 /// Versions between the weights that answered and those that learn. Older answers say little about the current weights, and are left out.
@@ -26,6 +27,8 @@ pub(crate) struct Learner {
     layer: WeightsLayer,
     signal: LiveSignal,
     teacher: Arc<dyn Teacher>,
+    /// Where it rests. `None`: it does not.
+    pace: Option<Arc<Pace>>,
 }
 
 /// What became of a step.
@@ -75,8 +78,15 @@ impl Learner {
         if let Some(state) = state {
             layer.restore(state).map_err(failed)?;
         }
-        let teacher = Arc::new(TokenCalls::new(model.clone()));
-        Ok(Self { model, layer, signal: plan.signal, teacher })
+        let teacher = Arc::new(LocalTeacher::new(model.clone()));
+        Ok(Self { model, layer, signal: plan.signal, teacher, pace: None })
+    }
+
+    /// Sets where it rests: between its passes.
+    pub(crate) fn set_pace(&mut self, pace: Arc<Pace>) {
+        let own = pace.clone();
+        self.layer.call_between(Between::new(move || own.ended_piece()));
+        self.pace = Some(pace);
     }
 
     /// Sets another teacher of answers with a correction. It has the same tokens.
@@ -134,6 +144,8 @@ pub(super) trait Steppable {
     /// # Errors
     /// [`LearnError::Unavailable`].
     async fn logprobs(&self, batch: &Batch) -> Result<Option<Vec<f64>>, LearnError>;
+    /// A conversation was scored on this thread: rests, if training here has a pace.
+    fn ended_piece(&self) {}
 }
 
 #[async_trait(?Send)]
@@ -162,17 +174,25 @@ impl Steppable for Learner {
     }
 
     async fn logprobs(&self, batch: &Batch) -> Result<Option<Vec<f64>>, LearnError> {
-        let calls = TokenCalls::new(self.model.clone());
+        // On this thread, and not on the one that answers: a step keeps its priority and its threads.
+        let scores = LocalTeacher::new(self.model.clone());
         let members = batch.groups.iter().flat_map(|group| &group.members);
         let mut all = Vec::new();
         for generated in members.filter_map(|member| member.generated.as_ref()) {
             for sequence in &generated.sequences {
-                let scored = calls.teach(&sequence.tokens, generated.logprob_temperature(), 0).await;
+                let scored = scores.teach(&sequence.tokens, generated.logprob_temperature(), 0).await;
+                self.ended_piece();
                 let Ok(scored) = scored else { return Ok(None) };
                 all.extend(sequence.of_sampled(scored).map(|token| token.logprob));
             }
         }
         Ok(Some(all))
+    }
+
+    fn ended_piece(&self) {
+        if let Some(pace) = &self.pace {
+            pace.ended_piece();
+        }
     }
 }
 
@@ -231,7 +251,9 @@ async fn batch<W: Steppable>(
         // Weights that are not known may have been anything.
         let Some(version) = lag.and_then(|lag| current.checked_sub(lag)) else { continue };
         if signal.uses_hints() && !session.hints.is_empty() {
-            match taught(weights.model(), teacher, &session).await {
+            let taught = taught(weights.model(), teacher, &session).await;
+            weights.ended_piece();
+            match taught {
                 Ok(taught) => session.generated.taught = taught,
                 // Too long with its hint, or answered with nonsense: its reward still counts.
                 Err(error @ (ModelError::TooLong(_) | ModelError::Refused(_) | ModelError::InvalidResponse(_))) => {

@@ -10,6 +10,7 @@
 //! ```
 
 use super::backend::{NewVersion, Start};
+use super::steps::{StepSessions, Taught};
 use super::traces::{folder_of, names_folder};
 use crate::{AppError, RequestError, small_files};
 use clawhost_core::Digest;
@@ -23,6 +24,8 @@ const FOLDER: &str = "live-weights";
 const FILE: &str = "learned.json";
 /// The folder of the adapters of scopes.
 const OWN: &str = "own";
+/// The folder of the sessions of steps.
+const STEPS: &str = "steps";
 const FORMAT: u32 = 3;
 /// Versions whose weights stay on disk: a gateway may still read the one before, and people may serve an earlier one again.
 const KEPT: usize = 3;
@@ -355,29 +358,42 @@ impl LearnedPlace {
         Start { number: learned.serves, folder, base }
     }
 
-    /// Writes a new version and serves it. What is read before this returns is the version before.
+    /// Writes the weights of a new version, which does not count yet.
     ///
     /// # Errors
-    /// It cannot be written. The version before serves.
-    pub(super) fn publish(
-        &self,
-        learned: &mut Learned,
-        made: &dyn NewVersion,
-        version: WeightsVersion,
-    ) -> Result<(), AppError> {
-        let folder = self.version(version.number);
+    /// They cannot be written.
+    pub(super) fn write(&self, number: u64, made: &dyn NewVersion) -> Result<(), AppError> {
+        let folder = self.version(number);
         if folder.exists() {
             // A process was killed before it counted.
             std::fs::remove_dir_all(&folder).map_err(|error| unusable(&folder, error))?;
         }
         made.write(&folder)?;
         // A version that counts is on disk, also after a loss of power.
-        sync(&folder).map_err(|error| unusable(&folder, error))?;
+        sync(&folder).map_err(|error| unusable(&folder, error))
+    }
+
+    /// Removes the weights of a version that never counted. A failure is ignored: the next version of this number replaces them.
+    pub(super) fn discard(&self, number: u64) {
+        let _ = std::fs::remove_dir_all(self.version(number));
+    }
+
+    /// Serves a new version that was written. What is read before this returns is the version before. Only the process that may change what answers calls
+    /// it.
+    ///
+    /// # Errors
+    /// It cannot be noted. The version before serves.
+    pub(super) fn publish(&self, learned: &mut Learned, version: WeightsVersion) -> Result<(), AppError> {
         learned.serves = version.number;
         self.note(learned, version)?;
         self.repair(learned)?;
         self.remove_old(learned);
         Ok(())
+    }
+
+    /// Whether a version may serve: its weights are on disk, or it is the configured model.
+    pub(super) fn is_on_disk(&self, version: &WeightsVersion) -> bool {
+        version.is_kept && (version.number == 0 || self.version(version.number).is_dir())
     }
 
     /// Serves a version that is on disk, or the configured model. `confirms`: even if it learned from something that was forgotten since.
@@ -386,8 +402,8 @@ impl LearnedPlace {
     /// There is no such version on disk, or it is withdrawn.
     pub(super) fn serve(&self, learned: &mut Learned, number: u64, confirms: bool) -> Result<(), AppError> {
         let refuse = |why: String| Err(RequestError::Other(why).into());
-        let place = learned.versions.iter().find(|version| version.number == number && version.is_kept);
-        let Some(version) = place.filter(|_| number == 0 || self.version(number).is_dir()) else {
+        let place = learned.versions.iter().find(|version| version.number == number);
+        let Some(version) = place.filter(|version| self.is_on_disk(version)) else {
             return refuse(format!("there is no version {number} of these weights on disk"));
         };
         if version.is_withdrawn && !confirms {
@@ -403,8 +419,9 @@ impl LearnedPlace {
     /// the served one was learned. Returns their numbers, also of those that were withdrawn before. Nothing is written.
     pub(super) fn withdrawn(&self, learned: &mut Learned, names: &BTreeSet<String>) -> Vec<u64> {
         // A step whose sessions cannot be read may have had any.
-        let is_named = |step: Sessions| step.sessions.iter().chain(&step.traces).any(|name| names.contains(name));
-        let taught = learned.taught_by(|number| self.sessions(number).is_none_or(is_named));
+        let taught = learned.taught_by(|number| {
+            StepSessions::read(&self.step(number)).is_none_or(|step: StepSessions| step.has_any(names))
+        });
         let mut withdrawn = Vec::new();
         for version in learned.versions.iter_mut().filter(|version| taught.contains(&version.number)) {
             if version.is_kept {
@@ -414,8 +431,8 @@ impl LearnedPlace {
         }
         if taught.contains(&learned.serves) {
             let is_usable = |number: &u64| {
-                let version = learned.version(*number).filter(|version| version.is_kept && !version.is_withdrawn);
-                version.is_some() && (*number == 0 || self.version(*number).is_dir())
+                let version = learned.version(*number).filter(|version| !version.is_withdrawn);
+                version.is_some_and(|version| self.is_on_disk(version))
             };
             learned.serves = learned.ancestors(learned.serves).into_iter().find(is_usable).unwrap_or(0);
         }
@@ -457,19 +474,36 @@ impl LearnedPlace {
         synced.map_err(|error| unusable(&path, error))
     }
 
-    /// Writes the sessions of a step, as `RUN/EPISODE`, with the names of their scopes.
+    /// Writes the sessions of a step.
     ///
     /// # Errors
     /// They cannot be written.
-    pub(super) fn list(&self, number: u64, sessions: &[String], traces: &BTreeSet<String>) -> Result<(), AppError> {
-        let step = Sessions { format: FORMAT, sessions: sessions.to_vec(), traces: traces.clone() };
-        small_files::write(&self.folder.join("steps"), &format!("{number}.json"), &step)
+    pub(super) fn list(&self, number: u64, taught: Taught) -> Result<(), AppError> {
+        StepSessions::new(taught).write(&self.folder.join(STEPS), &format!("{number}.json"))
     }
 
-    /// The sessions of a step. `None`: they cannot be read.
-    fn sessions(&self, number: u64) -> Option<Sessions> {
-        let path = self.folder.join("steps").join(format!("{number}.json"));
-        small_files::read(&path, FORMAT, |step: &Sessions| step.format).ok().flatten()
+    fn step(&self, number: u64) -> PathBuf {
+        self.folder.join(STEPS).join(format!("{number}.json"))
+    }
+
+    /// Takes the sessions of these names, or of scopes of these names, out of the files of all steps. What cannot be read may have named them, and goes.
+    ///
+    /// # Errors
+    /// A file cannot be written or removed.
+    pub(super) fn forget_sessions(&self, names: &BTreeSet<String>) -> Result<(), AppError> {
+        let folder = self.folder.join(STEPS);
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            match StepSessions::read(&path) {
+                Some(mut step) if step.has_any(names) => {
+                    step.forget(names);
+                    step.write(&folder, &name.to_string_lossy())?;
+                }
+                Some(_) => {}
+                None => std::fs::remove_file(&path).map_err(|error| unusable(&path, error))?,
+            }
+        }
+        Ok(())
     }
 
     /// Notes a version, or a step that was taken back.
@@ -513,16 +547,6 @@ impl LearnedPlace {
         let _ = std::fs::remove_file(&new);
         link(folder, &new).and_then(|()| std::fs::rename(&new, &serving)).map_err(|error| unusable(&serving, error))
     }
-}
-
-/// The sessions of a step, in its file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sessions {
-    format: u32,
-    sessions: Vec<String>,
-    /// The names of their scopes.
-    traces: BTreeSet<String>,
 }
 
 /// The folders in a folder. None, if it cannot be read.

@@ -7,9 +7,32 @@ const DAY_MINUTES: u32 = 24 * 60;
 /// The first of January 1970 was a Thursday.
 const FIRST_DAY: u64 = 3;
 
-/// One or more times of the week, in UTC. None: always.
+/// Times of the week, in UTC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Windows(Vec<Window>);
+
+/// When a batch is trained on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Milliseconds without a request after which it is time. `None`: without windows it is time as soon as the batch is there.
+    pub(crate) idle_ms: Option<u64>,
+    /// Windows in which it is time even if requests come: training runs behind them.
+    pub(crate) quiet: Windows,
+    /// Milliseconds after which a batch that is due is trained on in any case.
+    pub(crate) overdue_ms: u64,
+}
+
+impl Times {
+    /// Whether a batch is trained on now, that became due at a time and when the last request came at another one. All are milliseconds since 1970.
+    pub(crate) fn allow(&self, now: u64, last_request_at: u64, due_at: u64) -> bool {
+        let is_overdue = now >= due_at.saturating_add(self.overdue_ms);
+        let is_idle = match self.idle_ms {
+            Some(idle) => now.saturating_sub(last_request_at) >= idle,
+            None => self.quiet.is_empty(),
+        };
+        is_overdue || is_idle || self.quiet.is_open(now)
+    }
+}
 
 /// A time of day on some days of the week.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +50,17 @@ impl Windows {
         texts.iter().map(|text| text.parse()).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether one of them is open at a time in milliseconds since 1970.
     pub(crate) fn is_open(&self, at_ms: u64) -> bool {
         let minutes = at_ms / 60_000;
         let (day, minute) = (minutes / u64::from(DAY_MINUTES), (minutes % u64::from(DAY_MINUTES)) as u32);
         let day = ((day + FIRST_DAY) % 7) as usize;
-        self.0.is_empty() || self.0.iter().any(|window| window.is_open(day, minute))
+        self.0.iter().any(|window| window.is_open(day, minute))
     }
 }
 
@@ -120,7 +148,41 @@ mod tests {
         check("fri 22:00-06:00", 4, 5, 0, false);
         check("fri-mon 10:00-11:00", 0, 10, 0, true);
         check("fri-mon 10:00-11:00", 1, 10, 0, false);
-        assert!(Windows::default().is_open(at(3, 3, 3)));
+        assert!(!Windows::default().is_open(at(3, 3, 3)));
+    }
+
+    #[test]
+    fn a_batch_is_trained_on_when_it_is_quiet_or_idle_or_overdue() {
+        const MINUTE: u64 = 60_000;
+        // A batch that became due a number of minutes ago, on a Monday, with the last request some minutes ago.
+        let check = |quiet: &[&str], idle: Option<u64>, hours: u64, (requested, due): (u64, u64), expect: bool| {
+            let texts: Vec<String> = quiet.iter().map(|text| (*text).to_owned()).collect();
+            let times = Times {
+                idle_ms: idle.map(|minutes| minutes * MINUTE),
+                quiet: Windows::of(&texts).unwrap(),
+                overdue_ms: 600 * MINUTE,
+            };
+            let now = at(0, hours, 0);
+            let found = times.allow(now, now - requested * MINUTE, now - due * MINUTE);
+            assert_eq!(found, expect, "{quiet:?} {idle:?} at {hours}, request {requested} and due {due} minutes ago");
+        };
+        let night: &[&str] = &["22:00-06:00"];
+        // Without hours and without a time to be idle: as soon as the batch is there.
+        check(&[], None, 12, (0, 0), true);
+        // Without hours, idleness decides, or that the batch is overdue.
+        check(&[], Some(5), 12, (4, 0), false);
+        check(&[], Some(5), 12, (5, 0), true);
+        check(&[], Some(5), 12, (0, 599), false);
+        check(&[], Some(5), 12, (0, 600), true);
+        // In the hours requests keep nothing from it, whatever the time to be idle is.
+        check(night, None, 23, (0, 0), true);
+        check(night, Some(5), 23, (0, 0), true);
+        check(&["sat 10:00-11:00", "mon 12:00-13:00"], None, 12, (0, 0), true);
+        // Outside of them an overdue batch alone, or idleness if it is asked for.
+        check(night, None, 12, (599, 0), false);
+        check(night, None, 12, (0, 600), true);
+        check(night, Some(5), 12, (4, 0), false);
+        check(night, Some(5), 12, (5, 0), true);
     }
 
     #[test]

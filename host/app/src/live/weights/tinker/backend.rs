@@ -2,6 +2,7 @@
 
 use super::TinkerLearner;
 use crate::live::weights::backend::{Base, Made, NewVersion, Start, WeightsBackend};
+use crate::live::weights::pace::Pace;
 use crate::live::weights::section::WeightsPlan;
 use crate::live::weights::step::{Aged, Stepped, failed, step};
 use crate::models::ModelSettings;
@@ -41,6 +42,7 @@ impl TinkerBackend {
             ),
             (plan.adapters.is_some(), "adapters: a Tinker service trains one adapter, which answers everybody"),
             (plan.teacher.is_some(), "teacher: with a Tinker service the model itself is the teacher"),
+            (plan.memory_bytes.is_some(), "memory_mb: a Tinker service has the weights in its own memory"),
         ];
         if let Some((_, why)) = refused.into_iter().find(|(is_wrong, _)| *is_wrong) {
             let (path, why) = (crate::GATEWAY_FILE.to_owned(), format!("weights.{why}"));
@@ -73,7 +75,7 @@ impl WeightsBackend for TinkerBackend {
         Ok(Base { digest: self.model.weights(None).1.to_string(), warning })
     }
 
-    fn step(&self, start: &Start, mut sessions: Vec<Aged>) -> Result<Made, AppError> {
+    fn step(&self, start: &Start, mut sessions: Vec<Aged>, _: &Arc<Pace>) -> Result<Made, AppError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| AppError::Host(format!("training cannot begin: {error}")))?;
         let version = start.folder.as_ref().map(|folder| {
