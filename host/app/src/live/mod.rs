@@ -27,7 +27,7 @@ pub(crate) use scoring::LiveScoring;
 pub use scoring::ScoringSection;
 pub use section::{LiveMode, NoLiveMode, SkillsSection};
 pub use shadow::ShadowSection;
-pub(crate) use shadow::{ShadowAnswers, ShadowPlan};
+pub(crate) use shadow::{ShadowAnswers, ShadowPlan, forget_shadow_lessons};
 pub(crate) use weights::{LearnedPlace, LiveWeights, Training, remove_adapters, trace_of, withdraw_weights};
 pub use weights::{
     LiveWeightsVersions, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, live_weights, serve_live_weights,

@@ -1,12 +1,14 @@
 //! What was learned from forgotten sessions: lessons that are not served go, and those of playbooks are named.
 
 use crate::AppError;
-use crate::live::TrialsState;
+use crate::live::{TrialsState, forget_shadow_lessons};
 use crate::playbooks::document;
 use clawhost_core::StoreReader;
 use clawhost_learn::live::trials::ForgottenLessons;
+use clawhost_store::Reader;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// A lesson of a playbook whose evidence cites forgotten sessions. It came from several users, so the operator decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,6 +43,22 @@ pub(super) fn without(
         }
     }
     Ok((states, gone))
+}
+
+/// Removes what the counts of shadow answers have of lessons that no trial knows any more. Their ids are digests of their texts.
+pub(super) fn remove_counts(folder: &Path) -> Result<(), AppError> {
+    let reader = Reader::open(folder)?;
+    let reader: &dyn StoreReader = &reader;
+    let mut known = BTreeSet::new();
+    for playbook in reader.tried_playbooks()? {
+        let trials = TrialsState::read(reader, &playbook)?.trials;
+        let waiting = trials.candidates().iter().map(|one| &one.entry);
+        let tried = trials.on_trial().iter().map(|one| &one.entry);
+        let served = trials.admitted().iter().map(|one| &one.entry);
+        let ended = trials.ended().iter().map(|one| &one.entry);
+        known.extend(waiting.chain(tried).chain(served).chain(ended).map(|entry| entry.id.0.clone()));
+    }
+    forget_shadow_lessons(folder, |id| known.contains(id))
 }
 
 /// The lessons of playbooks that cite these sessions (`RUN/EPISODE`), each once.

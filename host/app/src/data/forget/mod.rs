@@ -198,9 +198,11 @@ async fn remove_traces(folder: &Path, store: &Store, names: &BTreeSet<String>) -
     let blobs = store.clean_forgotten().await;
     let adapters = remove_adapters(folder, names, false);
     let weights = withdraw_weights(folder, names, false);
+    let counts = lessons::remove_counts(folder);
     let logged_decisions = traces::remove_decisions(folder, names);
     let logs = traces::remove_logs(folder);
     spool?;
+    counts?;
     let weights = weights?.into_iter().chain(adapters?).collect();
     let traces = Traces { weights, logged_decisions: logged_decisions?, logs: logs?, blobs: blobs? };
     store.end_forgetting().await?;

@@ -354,7 +354,16 @@ async fn lessons_of_forgotten_sessions_go_and_served_ones_are_named() {
     };
     store.checkpoint(checkpoint).await.unwrap();
     drop((store, workspace));
+    let ids: Vec<String> = state.trials.candidates().iter().map(|one| one.entry.id.0.clone()).collect();
+    let counts =
+        serde_json::json!({ "preferred": { "with": 1, "without": 0, "neither": 0 }, "without_vote": 1, "failed": 0 });
+    let lessons: serde_json::Map<_, _> = ids.iter().map(|id| (id.clone(), counts.clone())).collect();
+    let spending = serde_json::json!({ "day": 1, "spent": { "tokens": 0, "micros": 0 } });
+    let shadow = serde_json::json!({ "format": 1, "through": 1, "spending": spending, "lessons": lessons });
+    std::fs::write(folder.path().join("shadow.json"), shadow.to_string()).unwrap();
     let report = forgotten(folder.path(), &request(Some("user:shop/ada"), None, None)).await.unwrap();
+    let left = std::fs::read_to_string(folder.path().join("shadow.json")).unwrap();
+    assert_eq!((left.contains(&ids[0]), left.contains(&ids[1])), (false, true), "{left}");
     assert_eq!(report.lessons, ForgottenLessons { candidates: 1, ..ForgottenLessons::default() });
     let [cited] = report.cited.as_slice() else { panic!("{:?}", report.cited) };
     assert_eq!(

@@ -20,3 +20,4 @@ pub(crate) use background::ShadowAnswers;
 pub(crate) use page::ShadowPage;
 pub(crate) use section::ShadowPlan;
 pub use section::ShadowSection;
+pub(crate) use state::forget_shadow_lessons;

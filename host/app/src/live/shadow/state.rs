@@ -71,6 +71,18 @@ impl ShadowState {
     }
 }
 
+/// Forgets the counts of lessons in a data folder of which nothing else is left. `is_known`: whether something is, by the id of the lesson.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub(crate) fn forget_shadow_lessons(folder: &Path, is_known: impl Fn(&str) -> bool) -> Result<(), AppError> {
+    let known = small_files::read(&folder.join(FILE), FORMAT, |state: &ShadowState| state.format)?;
+    let Some(mut state) = known else { return Ok(()) };
+    let before = state.lessons.len();
+    state.lessons.retain(|id, _| is_known(id));
+    if state.lessons.len() < before { state.write(folder) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
