@@ -53,6 +53,7 @@ mod learn;
 mod live;
 mod live_adapters;
 mod live_scoring;
+mod live_taught;
 mod live_tinker;
 mod live_trials;
 mod live_weights;
