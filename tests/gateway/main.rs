@@ -25,6 +25,7 @@ mod ingest;
 mod judge;
 mod keys;
 mod observe;
+mod partitions;
 mod passed;
 mod pool;
 mod redaction;

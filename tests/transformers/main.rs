@@ -9,7 +9,7 @@
 
 use clawhost_burn::BurnDevice;
 use clawhost_burn::network::{Network, Rows, values};
-use clawhost_core::{Message, Origin, Role, ToolCall, ToolSpec};
+use clawhost_core::{Message, Origin, Partition, Role, ToolCall, ToolSpec};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::{Request, Sampling};
@@ -152,6 +152,7 @@ async fn greedy_answers_equal_those_of_generate() {
             max_tokens: 24,
             end: config.end_tokens.clone(),
             alternatives: 0,
+            partition: Partition::OWN,
         };
         let tokens: Vec<u32> = engine.ask(request).await.unwrap().tokens.iter().map(|token| token.token).collect();
         assert_eq!(tokens, answer, "{name}");

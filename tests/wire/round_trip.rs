@@ -112,6 +112,7 @@ fn request(dialect: &'static str) -> impl Strategy<Value = ModelRequest> {
                 response_format: format,
                 logprobs,
                 unknown: (!fields.is_empty()).then(|| UnknownFields { dialect: dialect.to_owned(), fields }),
+                ..ModelRequest::default()
             }
         },
     )

@@ -16,7 +16,7 @@ mod figures;
 
 use clawhost_burn::network::{DeviceModel, Network, Rows, values};
 use clawhost_burn::{Burn, BurnDevice};
-use clawhost_core::{Digest, EpisodeId, StateId};
+use clawhost_core::{Digest, EpisodeId, Partition, StateId};
 use clawhost_learn::policy::{Generated, GeneratedSequence, PolicyGradient, Updates};
 use clawhost_learn::{Batch, Group, Layer as _, Member, Removed};
 use clawhost_model::cpu::{CpuModel, Work};
@@ -246,6 +246,7 @@ fn request(seed: u64, temperature: f32) -> Request {
         max_tokens: 16,
         alternatives: 0,
         end: vec![60],
+        partition: Partition::OWN,
     }
 }
 
@@ -431,6 +432,7 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
         max_tokens: 8,
         alternatives: 0,
         end: vec![15],
+        partition: Partition::OWN,
     };
     let began = Instant::now();
     let answers: Vec<Vec<Answer>> =

@@ -50,7 +50,7 @@ impl ModelSource {
         AnsweringModel { model, version: self.is_local().then_some(version) }
     }
 
-    fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Local(_) | Self::LocalTokens { .. })
     }
 

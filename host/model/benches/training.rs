@@ -100,6 +100,7 @@ fn grpo(rounds: usize) {
                             max_tokens: 3,
                             alternatives: 0,
                             end: vec![],
+                            partition: clawhost_core::Partition::OWN,
                         };
                         let answer = engine.ask(request).await.unwrap();
                         tokens.extend(answer.tokens.iter().map(|drawn| drawn.token));

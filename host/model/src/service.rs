@@ -4,6 +4,8 @@
 //! conversation continues, only the new text is tokenised. So training sees exactly the generated tokens. One text can
 //! have several tokenisations; an answer in another one than the tokenizer's own carries the attribute `WRITTEN`, so
 //! that it is not confused with the tokenizer's own.
+//!
+//! What is remembered of a conversation is found by requests of the same partition alone.
 
 use crate::generate::{Answer, Drawn, Engine, Finish, Generator, Model, Request, Sampling, StopTexts, Version, Watch};
 use crate::remembered::{AnsweredConversation, Memory};
@@ -157,7 +159,7 @@ impl<G: Generator> ChatModel<G> {
         let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
         let known = answered.and_then(|last| {
             let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-            let said = memory.get(&conversation(messages.get(..=last)?))?;
+            let said = memory.get(request.partition, &conversation(messages.get(..=last)?))?;
             // A template may render an answer differently when messages follow it.
             text.starts_with(&said.text).then(|| (said.text.len(), said.tokens.clone()))
         });
@@ -187,6 +189,7 @@ impl<G: Generator> ChatModel<G> {
             max_tokens: request.max_tokens.max(1) as usize,
             alternatives: 0,
             end: self.chat_format.end.clone(),
+            partition: request.partition,
         };
         let mut stop = StopTexts::new(self.chat_format.tokenizer.clone(), &request.stop, self.chat_format.end.clone());
         let watch: Watch = Box::new(move |drawn| match stop.push(drawn.token) {
@@ -216,7 +219,7 @@ impl<G: Generator> ChatModel<G> {
         let usage = Usage {
             prompt_tokens: prompt.tokens.len() as u64,
             completion_tokens: ids.len() as u64,
-            // Not the engine's cache hits: equal runs have equal records.
+            // Not the engine's cache hits: equal runs have equal records. A client sees it, so it comes from its own partition.
             cached_tokens: prompt.shared as u64,
             ..Usage::default()
         };
@@ -329,10 +332,11 @@ impl<G: Generator> ChatModel<G> {
             text: format!("{}{answer}", prompt.text),
             tokens: [&prompt.tokens, ids].concat().into(),
         };
-        self.memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .keep(conversation(request.messages.iter().chain([message])), entry);
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).keep(
+            request.partition,
+            conversation(request.messages.iter().chain([message])),
+            entry,
+        );
         Ok(())
     }
 }
@@ -397,6 +401,9 @@ impl From<LocalModelError> for ModelError {
         }
     }
 }
+
+#[cfg(test)]
+mod partitions;
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@ use crate::tokens::Tokenizer;
 use crate::{ChatFormat, LocalModel, LocalModelError, ModelConfig};
 use async_trait::async_trait;
 use clawhost_core::{
-    AlternativeToken, AnsweringModel, Digest, ModelError, ScoredToken, ScoredTokens, TaughtToken, Teacher, TokenAnswer,
-    TokenDelta, TokenFinish, TokenModel, TokenRecord, TokenRequest, TokenSink, TokenVersion,
+    AlternativeToken, AnsweringModel, Digest, ModelError, Partition, ScoredToken, ScoredTokens, TaughtToken, Teacher,
+    TokenAnswer, TokenDelta, TokenFinish, TokenModel, TokenRecord, TokenRequest, TokenSink, TokenVersion,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -93,6 +93,7 @@ impl TokenCalls {
             max_tokens: 0,
             alternatives: alternatives.into(),
             end: Vec::new(),
+            partition: Partition::OWN,
         };
         let _place = self.place(tokens.len()).await?;
         Ok(self.engine().ask(request).await?)
@@ -120,6 +121,7 @@ impl TokenCalls {
             max_tokens: request.max_tokens.max(1) as usize,
             alternatives: request.alternatives.into(),
             end: self.format().end.iter().chain(&request.stop_tokens).copied().collect(),
+            partition: request.partition,
         }
     }
 }

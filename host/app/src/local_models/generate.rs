@@ -3,7 +3,7 @@
 use super::folder::read;
 use super::{MAX_TOKENS, SEED};
 use crate::{AppError, Event, EventSink, ModelSettings, RequestError};
-use clawhost_core::Digest;
+use clawhost_core::{Digest, Partition};
 use clawhost_model::generate::{Answer, Drawn, Finish, Request, Sampling, StopTexts, Watch};
 use clawhost_model::tokens::{TextHost, Tokenizer};
 use clawhost_model::{LocalModelError, ModelFolder, digest};
@@ -130,6 +130,7 @@ impl TextGenerator {
                 max_tokens: request.max_tokens.max(1) as usize,
                 alternatives: 0,
                 end: self.model.config.end_tokens.clone(),
+                partition: Partition::OWN,
             };
             asked.push((one, Some(reading.watch(stream.take()))));
         }

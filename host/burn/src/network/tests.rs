@@ -105,6 +105,7 @@ fn request(seed: u64) -> Request {
         max_tokens: 24,
         alternatives: 0,
         end: vec![60],
+        partition: clawhost_core::Partition::OWN,
     }
 }
 

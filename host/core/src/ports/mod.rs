@@ -45,7 +45,7 @@ pub use live::{
 };
 pub use llm::{Llm, LlmIdentity, Meter, ModelError};
 pub use memory::{MemoryReader, MemoryRow, MemoryStore};
-pub use model_request::{ModelRequest, ResponseFormat, ToolChoice, UnknownFields};
+pub use model_request::{ModelRequest, Partition, ResponseFormat, ToolChoice, UnknownFields};
 pub use model_response::{
     AnsweringModel, DeltaSink, IgnoredRequest, ModelDelta, ModelResponse, OtherAnswer, TokenLogprob, ignored_by,
 };

@@ -1,6 +1,6 @@
 //! Model requests.
 
-use crate::{Message, ToolSpec};
+use crate::{Digest, Message, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 /// Which tools the model may or must call.
@@ -51,6 +51,21 @@ pub struct UnknownFields {
     pub fields: serde_json::Map<String, serde_json::Value>,
 }
 
+/// Whose requests may share what a model remembers of conversations: cached keys and values, and the tokens of its answers. It changes no answer, and is no
+/// part of what a request asks: it is never written, so it is in no record and in no digest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Partition(Option<Digest>);
+
+impl Partition {
+    /// What this program asks for itself: all episodes of a run share it.
+    pub const OWN: Self = Self(None);
+
+    /// A client of a gateway, by the name of its key. The empty name stands for all clients without a key.
+    pub fn of_client(owner: &str) -> Self {
+        Self(Some(Digest::of(owner.as_bytes())))
+    }
+}
+
 /// A model request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
@@ -84,6 +99,9 @@ pub struct ModelRequest {
     /// Fields that this program does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<UnknownFields>,
+    /// With whose requests it shares what a model of this process remembers.
+    #[serde(skip)]
+    pub partition: Partition,
 }
 
 impl ModelRequest {
@@ -92,5 +110,27 @@ impl ModelRequest {
         let messages: usize = self.messages.iter().map(Message::len).sum();
         let tool = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.input_schema.len();
         messages + self.tools.iter().map(tool).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_no_part_of_what_is_written() {
+        let own = ModelRequest { max_tokens: 3, ..ModelRequest::default() };
+        assert_eq!(own.partition, Partition::OWN);
+        let of_client = ModelRequest { partition: Partition::of_client("shop"), ..own.clone() };
+        let written = serde_json::to_string(&of_client).unwrap();
+        assert_eq!(written, serde_json::to_string(&own).unwrap());
+        assert_eq!(serde_json::from_str::<ModelRequest>(&written).unwrap(), own);
+    }
+
+    #[test]
+    fn every_key_has_a_partition_of_its_own() {
+        let all = [Partition::OWN, Partition::of_client(""), Partition::of_client("a"), Partition::of_client("b")];
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), all.len());
+        assert_eq!(Partition::of_client("a"), all[2]);
     }
 }

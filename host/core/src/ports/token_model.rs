@@ -1,6 +1,6 @@
 //! The port of models that work on tokens: token ids in, token ids and log-probs out.
 
-use super::{AnsweringModel, ModelError};
+use super::{AnsweringModel, ModelError, Partition};
 use crate::TokenRecord;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ pub struct TokenRequest {
     pub stop_tokens: Vec<u32>,
     /// Alternatives to report beside each token, 0 to [`MOST_ALTERNATIVES`].
     pub alternatives: u8,
+    /// With whose requests it shares cached keys and values.
+    pub partition: Partition,
 }
 
 /// Another token at a position.
@@ -176,7 +178,7 @@ pub trait TokenModel: Send + Sync {
     /// # Errors
     /// The tokenizer fails.
     async fn token_texts(&self, tokens: &[u32]) -> Result<Vec<String>, ModelError>;
-    /// The log-probs of given tokens, each after those before it. Samples nothing.
+    /// The log-probs of given tokens, each after those before it. Samples nothing, and shares nothing with other requests.
     ///
     /// # Errors
     /// There is no token, one is unknown, or they are longer than the context.

@@ -541,7 +541,7 @@ async fn translated(
     let (client, cut) = context::cut_request(client, candidate.max_context);
     let client = client.as_ref();
     begun.cut(cut);
-    let request = tokens::seeded(&candidate.source, &client.request);
+    let request = tokens::asked(&candidate.source, &call.client.owner, &client.request);
     let head = gateway.answer_head(call.shape, &client.model);
     let keeper = continued.and_then(|continued| continued.keeper(candidate.source.identity(), false));
     let repeated = continued.map(Continued::repeated).unwrap_or_default();

@@ -3,6 +3,10 @@
 //! A request joins at the next round and leaves when its answer ends; no request waits until another one has finished.
 //! An answer does not depend on the other requests ([`crate::cpu`]; on a device, except for rounding). All of it is
 //! computed with the weights that were current when the request joined. New weights apply to later requests.
+//!
+//! Requests of one partition share keys and values: of answers that ended, and of prompts that are computed now. Those of
+//! two partitions share none, and neither waits for the other's prompt, so nobody learns from `reused` or from the time of an
+//! answer what others have asked.
 
 use super::model::{Memory, Model, NewTokens};
 use super::prefixes::Prefixes;
@@ -108,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Answers several requests at once. A prompt that several of them share is computed once.
+    /// Answers several requests at once. A prompt that several of them share in one partition is computed once.
     ///
     /// # Errors
     /// As [`Engine::ask`].
@@ -235,7 +239,7 @@ impl Rounds {
     fn join(&mut self, version: Arc<Version>, asked: Asked) {
         // Scores need the logits of every token, which no other request computes.
         let scores = asked.request.max_tokens == 0;
-        let known = !scores && self.running.iter().any(|one| one.computes(&version, &asked.request.prompt));
+        let known = !scores && self.running.iter().any(|one| one.computes(&version, &asked.request));
         if known || self.running.len() >= self.most_at_once() {
             self.waiting.push(Waiting { version, asked });
             return;
@@ -245,7 +249,7 @@ impl Rounds {
         if Arc::ptr_eq(&version, &self.current.read().unwrap_or_else(PoisonError::into_inner)) {
             self.prefixes.only(weights);
         }
-        let cache = if scores { None } else { self.known_beginning(&version, &request.prompt) };
+        let cache = if scores { None } else { self.known_beginning(&version, &request) };
         let cache = cache.unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
@@ -266,20 +270,16 @@ impl Rounds {
     }
 
     /// A kept cache of the beginning of a prompt, or a copy of the state of an active request.
-    fn known_beginning(&mut self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
-        let kept = self.prefixes.take(version.digest.prefix_u64(), prompt).filter(|cache| version.model.knows(cache));
-        kept.or_else(|| self.copied(version, prompt))
+    fn known_beginning(&mut self, version: &Arc<Version>, request: &Request) -> Option<Memory> {
+        let kept = self.prefixes.take(version.digest.prefix_u64(), request.partition, &request.prompt);
+        kept.filter(|cache| version.model.knows(cache)).or_else(|| self.copied(version, request))
     }
 
     /// A copy of the state of an active request with the same prompt: members of a group share it.
-    fn copied(&self, version: &Arc<Version>, prompt: &[u32]) -> Option<Memory> {
-        let shared = |one: &&Running| {
-            Arc::ptr_eq(&one.version, version)
-                && one.cache.tokens().len() > WORTH_COPYING
-                && one.request.prompt == prompt
-        };
+    fn copied(&self, version: &Arc<Version>, request: &Request) -> Option<Memory> {
+        let shared = |one: &&Running| one.cache.tokens().len() > WORTH_COPYING && one.shares(version, request);
         let one = self.running.iter().find(shared)?;
-        version.model.copy(&one.cache, prompt.len() - 1)
+        version.model.copy(&one.cache, request.prompt.len() - 1)
     }
 
     /// Computes one more token of every active request.
@@ -374,7 +374,7 @@ impl Rounds {
         let Running { version, request, reply, cache, drawn, scores, reused, .. } = one;
         // Nothing continues a text that was only scored.
         if request.max_tokens > 0 {
-            self.prefixes.keep(version.digest.prefix_u64(), cache);
+            self.prefixes.keep(version.digest.prefix_u64(), request.partition, cache);
         }
         let (version, weights) = (version.number, version.digest);
         // The receiver may be gone.
@@ -396,12 +396,18 @@ fn again(error: &LocalModelError) -> LocalModelError {
 const WORTH_COPYING: usize = 8;
 
 impl Running {
-    /// Whether it is computing this prompt, so that waiting costs less than computing it too.
-    fn computes(&self, version: &Arc<Version>, prompt: &[u32]) -> bool {
+    /// Whether it has the prompt of this request, and their keys and values may be shared. Those of a text that is only scored
+    /// never are: whoever asks for scores names no partition.
+    fn shares(&self, version: &Arc<Version>, request: &Request) -> bool {
         Arc::ptr_eq(&self.version, version)
-            && self.drawn.is_empty()
-            && prompt.len() > WORTH_COPYING
-            && self.request.prompt == prompt
+            && self.request.max_tokens > 0
+            && self.request.partition == request.partition
+            && self.request.prompt == request.prompt
+    }
+
+    /// Whether it is computing the prompt of this request, so that waiting costs less than computing it too.
+    fn computes(&self, version: &Arc<Version>, request: &Request) -> bool {
+        self.drawn.is_empty() && request.prompt.len() > WORTH_COPYING && self.shares(version, request)
     }
 
     fn finish(&self) -> Option<Finish> {

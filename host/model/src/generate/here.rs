@@ -6,6 +6,7 @@ use super::request::Request;
 use super::sampler::Sampling;
 use super::scores::{self, Scored};
 use crate::LocalModelError;
+use clawhost_core::Partition;
 
 impl Engine {
     /// The scores of given tokens from the second on, as a request without new tokens gets them. They are computed on this thread with the threads of
@@ -30,6 +31,7 @@ impl Engine {
             max_tokens: 0,
             alternatives,
             end: Vec::new(),
+            partition: Partition::OWN,
         })?;
         let most = PREFILL.min(version.model.scored_at_once()).min(scores::positions(vocabulary)).max(1);
         let mut memory = version.model.memory();

@@ -2,7 +2,7 @@
 
 use super::sampler::{Drawn, Sampling};
 use super::scores::Scored;
-use clawhost_core::Digest;
+use clawhost_core::{Digest, Partition};
 
 /// A request for one answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Request {
     pub alternatives: usize,
     /// Tokens that end the answer. The ending token is part of it.
     pub end: Vec<u32>,
+    /// With whose requests it shares keys and values. It changes no answer.
+    pub partition: Partition,
 }
 
 /// Why an answer ended.

@@ -4,6 +4,7 @@ use super::{Answer, Engine, Finish, Request, Sampling, Version};
 use crate::cpu::CpuModel;
 use crate::cpu::tests::config;
 use crate::{Architecture, digest, initial};
+use clawhost_core::Partition;
 use std::sync::Arc;
 
 fn version(number: u64) -> Version {
@@ -21,6 +22,7 @@ fn request(seed: u64, length: u32) -> Request {
         max_tokens: 24,
         alternatives: 0,
         end: vec![60],
+        partition: Partition::OWN,
     }
 }
 
@@ -164,4 +166,55 @@ async fn caches_of_older_weights_are_not_reused() {
     let answer = engine.ask(longer.clone()).await.unwrap();
     let fresh = Engine::new(version(2)).unwrap().ask(longer).await.unwrap();
     assert_eq!((answer.reused, said(answer)), (0, said(fresh)));
+}
+
+/// The partitions of two clients.
+fn clients() -> [Partition; 2] {
+    ["a", "b"].map(Partition::of_client)
+}
+
+#[tokio::test]
+async fn a_cached_prefix_answers_its_own_partition_alone() {
+    let engine = Engine::new(version(1)).unwrap();
+    let [a, b] = clients();
+    let mut longer = Request { partition: a, ..request(7, 30) };
+    let first = engine.ask(longer.clone()).await.unwrap();
+    longer.prompt.extend(first.tokens.iter().map(|token| token.token));
+    longer.prompt.push(3);
+    let check = async |partition: Partition, is_known: bool| {
+        let answer = engine.ask(Request { partition, ..longer.clone() }).await.unwrap();
+        assert_eq!(answer.reused > 30, is_known, "{partition:?}: {} tokens were known", answer.reused);
+        assert!(is_known || answer.reused == 0);
+        said(answer)
+    };
+    let others =
+        [check(b, false).await, check(Partition::of_client(""), false).await, check(Partition::OWN, false).await];
+    let own = check(a, true).await;
+    assert!(others.iter().all(|other| *other == own), "sharing changes no bit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_share_no_prompt_in_one_batch() {
+    let [a, b] = clients();
+    for max_tokens in [1, 24] {
+        let engine = Engine::new(version(1)).unwrap();
+        let asked = |partition| Request { partition, max_tokens, ..request(7, 40) };
+        let answers = engine.ask_many([a, b, a, b].map(|partition| (asked(partition), None)).into()).unwrap();
+        let alone = said(Engine::new(version(1)).unwrap().ask(asked(a)).await.unwrap());
+        for (answer, reused) in answers.into_iter().zip([0, 0, 39, 39]) {
+            let answer = answer.await.unwrap().unwrap();
+            assert_eq!(answer.reused, reused, "{max_tokens} tokens");
+            assert_eq!(said(answer), alone);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_is_scored_lends_nothing() {
+    let engine = Engine::new(version(1)).unwrap();
+    let scored = Request { max_tokens: 0, ..request(7, 40) };
+    let mut answers = engine.ask_many(vec![(scored, None), (request(7, 40), None)]).unwrap();
+    let sampled = answers.pop().unwrap().await.unwrap().unwrap();
+    assert_eq!((sampled.reused, sampled.tokens.is_empty()), (0, false));
+    assert_eq!(answers.pop().unwrap().await.unwrap().unwrap().scores.len(), 39);
 }

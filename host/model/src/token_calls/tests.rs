@@ -185,3 +185,21 @@ async fn requests_beyond_the_memory_wait_and_none_is_refused() {
 async fn waits<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> bool {
     std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }
+
+#[tokio::test]
+async fn requests_share_keys_and_values_within_their_partition_alone() {
+    let calls = calls();
+    let [a, b] = ["a", "b"].map(Partition::of_client);
+    let asked = |prompt: &[u32], partition| TokenRequest { partition, ..request(prompt) };
+    let first = calls.sample(&asked(&text(30, 2), a), None).await.unwrap();
+    let longer = [text(30, 2), first.record.tokens, vec![3]].concat();
+    let reused = async |partition| {
+        let asked = calls.request(&asked(&longer, partition));
+        calls.engine().ask(asked).await.unwrap().reused
+    };
+    assert_eq!((reused(b).await, reused(Partition::OWN).await), (0, 0));
+    assert!(reused(a).await >= 30);
+    let answers = [a, b].map(|partition| asked(&longer, partition));
+    let [of_a, of_b] = [calls.sample(&answers[0], None).await.unwrap(), calls.sample(&answers[1], None).await.unwrap()];
+    assert_eq!(of_a, of_b, "sharing changes no bit");
+}

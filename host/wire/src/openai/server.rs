@@ -62,7 +62,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ClientRequest, WireEr
         stop,
         response_format,
         logprobs: wants_logprobs.then(|| alternatives.unwrap_or(0) as u8),
-        unknown: None,
+        ..ModelRequest::default()
     };
     unknown.extend(fields.rest());
     let unknown = (!unknown.is_empty()).then(|| UnknownFields { dialect: DIALECT.to_owned(), fields: unknown });

@@ -110,6 +110,7 @@ pub fn read_request(body: &str, max_tokens: u32) -> Result<ResponsesRequest, Wir
         response_format,
         logprobs: wants_logprobs.then(|| alternatives.unwrap_or(0) as u8),
         unknown: (!unknown.is_empty()).then(|| UnknownFields { dialect: DIALECT.to_owned(), fields: unknown }),
+        ..ModelRequest::default()
     };
     let stream = fields.flag("stream")?.unwrap_or(false);
     Ok(ResponsesRequest {

@@ -10,7 +10,7 @@ use crate::models::Candidate;
 use axum::body::Body;
 use axum::http::Response;
 use clawhost_capture::Answer;
-use clawhost_core::{ScoredTokens, TokenAnswer, TokenModel, TokenRequest};
+use clawhost_core::{Partition, ScoredTokens, TokenAnswer, TokenModel, TokenRequest};
 use clawhost_wire::AnswerHead;
 use clawhost_wire::completions::{self as wire, Prompt, TextChoice, TextRequest, TokenIds};
 use clawhost_wire::splice::TopLevel;
@@ -90,7 +90,7 @@ async fn answered(
     }
     let requests = match request.max_tokens {
         0 => Vec::new(),
-        _ => requests(&request, &prompts)?,
+        _ => requests(&request, &prompts, Partition::of_client(&call.client.owner))?,
     };
     let head = gateway.answer_head(call.shape, alias);
     let asked = Asked { request, prompts, echoes, scores };
@@ -102,7 +102,7 @@ async fn answered(
 }
 
 /// A request for each answer. Answers to one prompt differ by their number, so that an answer does not depend on the other prompts.
-fn requests(request: &TextRequest, prompts: &[Vec<u32>]) -> Result<Vec<TokenRequest>, Refusal> {
+fn requests(request: &TextRequest, prompts: &[Vec<u32>], partition: Partition) -> Result<Vec<TokenRequest>, Refusal> {
     let mut all = Vec::new();
     for prompt in prompts {
         let seed = request.seed.map_or_else(any_seed, Ok)?;
@@ -115,6 +115,7 @@ fn requests(request: &TextRequest, prompts: &[Vec<u32>]) -> Result<Vec<TokenRequ
             stop: request.stop.clone(),
             stop_tokens: request.stop_tokens.clone(),
             alternatives: request.logprobs.unwrap_or(0),
+            partition,
         }));
     }
     Ok(all)

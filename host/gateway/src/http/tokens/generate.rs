@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use bytes::Bytes;
 use clawhost_capture::Answer;
-use clawhost_core::{ModelResponse, TokenModel, TokenRequest};
+use clawhost_core::{ModelResponse, Partition, TokenModel, TokenRequest};
 use clawhost_providers::Dialect;
 use clawhost_wire::ErrorKind;
 use clawhost_wire::completions::{GenerateRequest, Generated};
@@ -68,6 +68,7 @@ async fn sampled(
         stop: request.stop.clone(),
         stop_tokens: request.stop_tokens.clone(),
         alternatives: 0,
+        partition: Partition::of_client(&call.client.owner),
     };
     let secrets = gateway.secrets.secrets();
     let waiting = call.observation.waits_for_model();

@@ -14,7 +14,7 @@ use super::answer::Refusal;
 use super::exchange::unknown_model;
 use super::serve::Inner;
 use crate::models::{Candidate, ModelSource, ServedModel};
-use clawhost_core::{ModelError, ModelRequest, TokenModel};
+use clawhost_core::{ModelError, ModelRequest, Partition, TokenModel};
 use clawhost_providers::Dialect;
 use clawhost_wire::ErrorKind;
 use clawhost_wire::completions::{MOST_PROMPT_TOKENS, Prompt};
@@ -124,10 +124,12 @@ fn any_seed() -> Result<u64, Refusal> {
     Ok(u64::from_be_bytes(seed))
 }
 
-/// A request for a model that draws by the seed alone. Without one, equal requests would get equal answers.
-pub(crate) fn seeded<'a>(source: &ModelSource, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
-    match (source.tokens(), request.seed) {
-        (Some(_), None) => Cow::Owned(ModelRequest { seed: any_seed().ok(), ..request.clone() }),
-        _ => Cow::Borrowed(request),
+/// A request behind the key of its client, as the model gets it. A model of this process shares what it remembers of it with requests of this key alone. One
+/// that draws by the seed alone gets a seed: without one, equal requests would get equal answers.
+pub(crate) fn asked<'a>(source: &ModelSource, owner: &str, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+    if !source.is_local() {
+        return Cow::Borrowed(request);
     }
+    let seed = request.seed.or_else(|| source.tokens().and_then(|_| any_seed().ok()));
+    Cow::Owned(ModelRequest { seed, partition: Partition::of_client(owner), ..request.clone() })
 }
