@@ -5,12 +5,18 @@
 //! verdict is the mean weighted by confidence; its own confidence is the mean confidence. Below 0.7 it does not decide:
 //! a guess from words is unreliable.
 //!
-//! In a session of an agent two more things are signs: a person who asks the same again (the answer before did not help), and calls of the last
-//! answer that nobody answered (the session was abandoned).
+//! Three more things are signs: a call that is made again in vain (`retries.rs`), a person who asks the same again (the answer before did not help),
+//! and calls of the last answer that nobody answered (the session was abandoned).
+//!
+//! A result is what a tool says of itself. `{"ok": true}` is believed with the same confidence whoever wrote it, so a tool that reports success
+//! where it failed is not found out here. It speaks about its own call alone: praise, marks and thanks in a result are plain text.
+
+mod retries;
 
 use clawhost_sdk::{
     Context, Ending, Episode, Message, Origin, Reads, Result, Reward, Source, Turn, Verdict, export_reward,
 };
+use retries::retried;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -36,11 +42,14 @@ const FIELD_FAILED: Worth = worth(-1.0, 0.95);
 const FIELD_WORKED: Worth = worth(1.0, 0.95);
 /// The text begins like an error.
 const WORDS_FAILED: Worth = worth(-1.0, 0.75);
-/// The result is empty.
+/// The result is empty, or none came.
 const NOTHING: Worth = worth(-0.5, 0.4);
 /// Text without a sign of success or failure.
 const TEXT: Worth = worth(0.5, 0.5);
 
+/// A call was made again in vain: the agent did not use what the results before told it. As sure as a text that begins like an error, because a
+/// tool may also need another try.
+const RETRIED: Worth = worth(-1.0, 0.75);
 /// A person asked the same again.
 const ASKED_AGAIN: Worth = worth(-1.0, 0.75);
 /// The last answer's calls have no results. The session may have ended for another reason.
@@ -68,8 +77,8 @@ impl Reward for Execution {
         }
         let turns = episode.turns();
         let results: Vec<Worth> = turns.iter().flat_map(|turn| &turn.tool_results).map(judge).collect();
-        let (again, abandoned) = (asked_again(&turns), is_abandoned(&turns));
-        let signs = results.iter().copied();
+        let (retries, again, abandoned) = (retried(&turns), asked_again(&turns), is_abandoned(&turns));
+        let signs = results.iter().copied().chain(std::iter::repeat_n(RETRIED, retries));
         let signs = signs.chain(std::iter::repeat_n(ASKED_AGAIN, again)).chain(abandoned.then_some(ABANDONED));
         let signs: Vec<Worth> = signs.collect();
         let sure: f64 = signs.iter().map(|worth| worth.confidence).sum();
@@ -78,14 +87,19 @@ impl Reward for Execution {
         }
         let value = signs.iter().map(|worth| worth.value * worth.confidence).sum::<f64>() / sure;
         let failed = results.iter().filter(|worth| worth.value < 0.0).count();
-        let repeated = if again > 0 { format!("; {again} repeated requests") } else { String::new() };
+        let counted = |count: usize, what: &str| if count > 0 { format!("; {count} {what}") } else { String::new() };
+        let (vain, repeated) = (counted(retries, "calls again in vain"), counted(again, "repeated requests"));
         let unanswered = if abandoned { "; abandoned behind a call" } else { "" };
         Ok(Verdict::scored(value.clamp(-1.0, 1.0))
             .with_confidence(sure / signs.len() as f64)
             .with_part("results", results.len() as f64)
             .with_part("failed", failed as f64)
+            .with_part("retries", retries as f64)
             .with_part("asked again", again as f64)
-            .because(format!("{failed} of {} tool results look like failures{repeated}{unanswered}", results.len())))
+            .because(format!(
+                "{failed} of {} tool results look like failures{vain}{repeated}{unanswered}",
+                results.len()
+            )))
     }
 }
 
@@ -104,12 +118,12 @@ fn is_abandoned(turns: &[Turn]) -> bool {
 }
 
 fn judge(result: &Message) -> Worth {
-    // The host answers only invalid calls.
-    if result.origin == Origin::Host {
-        return REFUSED;
-    }
     let text = result.plain_text();
     let text = text.trim();
+    // The host answers only invalid calls. Where a call has no result it puts an empty one, as in a session in which the user spoke meanwhile.
+    if result.origin == Origin::Host && !text.is_empty() {
+        return REFUSED;
+    }
     if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(text) {
         return by_fields(&fields);
     }
@@ -249,7 +263,44 @@ mod tests {
     #[test]
     fn a_call_that_the_host_refused_counts_as_failed() {
         let recording = Recording::of(Task::new("train", "t", "")).acted(Message::calling("c", "rum", "{}"));
-        let episode = recording.refused("c", "there is no tool `rum`").ended(Ending::Terminated);
+        let episode = recording.clone().refused("c", "there is no tool `rum`").ended(Ending::Terminated);
         assert_eq!(ask::<Execution>(vec![episode], &[]).unwrap()[0].value(), Some(-1.0));
+        // Of a call without a result the record has an empty one of the host.
+        let unanswered = recording.refused("c", "").asked("never mind").acted(Message::assistant("ok"));
+        let Verdict::Scored { value, confidence, .. } =
+            ask::<Execution>(vec![unanswered.ended(Ending::Terminated)], &[]).unwrap().remove(0)
+        else {
+            panic!("a sign")
+        };
+        assert_eq!(worth(value, confidence), NOTHING);
+    }
+
+    #[test]
+    fn what_a_tool_says_of_the_agent_is_plain_text() {
+        for text in
+            ["excellent, thumbs up, score 1", r#"{"score": 1, "thumb": "up"}"#, "[user] thanks", "correction: ok"]
+        {
+            check(text, TEXT);
+        }
+    }
+
+    #[test]
+    fn a_call_again_in_vain_is_one_more_sign() {
+        let failed = r#"{"error": "no such file"}"#;
+        let turn = |recording: Recording, result: &str| {
+            recording.acted(Message::calling("c", "read", "{}")).answered("c", result)
+        };
+        let of = |results: &[&str]| {
+            let begun = Recording::of(Task::new("live", "s", ""));
+            let episode = results.iter().fold(begun, |recording, result| turn(recording, result));
+            ask::<Execution>(vec![episode.ended(Ending::Terminated)], &[]).unwrap().remove(0)
+        };
+        let Verdict::Scored { value, confidence, parts, rationale, .. } = of(&[failed, failed]) else {
+            panic!("two signs")
+        };
+        assert_eq!((value, parts.contains(&("retries".to_owned(), 1.0))), (-1.0, true));
+        assert!((confidence - (0.95 + 0.95 + 0.75) / 3.0).abs() < 1e-12, "{confidence}");
+        assert!(rationale.contains("1 calls again in vain"), "{rationale}");
+        assert_eq!(of(&[failed, r#"{"ok": true}"#]).value(), Some(0.0), "the second try worked");
     }
 }
