@@ -2,9 +2,10 @@
 
 use crate::records::{episode, opened, put, recorded_as, run};
 use clawhost_core::{
-    AnswerPlace, Episode, EpisodeId, EpisodeOrigin, EpisodeStore as _, ExchangeBatch, ExchangeOutcome, ExchangeRow,
-    Feedback, FeedbackKept, FeedbackReader as _, FeedbackStore as _, LiveSession, LiveStore as _, MemoryReader as _,
-    MemoryRow, MemoryStore as _, OpenEpisode, Removal, Retention as _, RunId, RunKind, RunRecord, WaitingFeedback,
+    AnswerPlace, Episode, EpisodeId, EpisodeOrigin, EpisodeReader as _, EpisodeStore as _, ExchangeBatch,
+    ExchangeOutcome, ExchangeRow, Feedback, FeedbackKept, FeedbackReader as _, FeedbackStore as _, Judged, LiveSession,
+    LiveStore as _, MemoryReader as _, MemoryRow, MemoryStore as _, OpenEpisode, Removal, Retention as _, RewardRecord,
+    RunId, RunKind, RunRecord, Verdict, WaitingFeedback,
 };
 use clawhost_store::{Reader, Store};
 use std::collections::BTreeSet;
@@ -146,6 +147,25 @@ fn waiting(score: f64, key: Option<&str>) -> WaitingFeedback {
     }
 }
 
+fn of_episode(index: u64, score: f64, key: Option<&str>) -> WaitingFeedback {
+    WaitingFeedback { episode: EpisodeId(format!("ep-{index:04}")), ..waiting(score, key) }
+}
+
+/// An episode of live traffic: every second one has failed.
+fn live(index: u64) -> Episode {
+    Episode { origin: EpisodeOrigin::live(LiveSession::new("s", "a", "m")), ..episode(RUN, index) }
+}
+
+/// The scores of an episode's verdicts, in order, and its reward.
+fn judged(reader: &Reader, index: u64) -> (Vec<f64>, Option<f64>) {
+    let episode = reader.episode(&format!("{RUN}/ep-{index:04}")).unwrap().unwrap();
+    let score = |record: &RewardRecord| match &record.verdict {
+        Verdict::Scored(card) => record.later.as_ref().map(|_| card.value),
+        Verdict::NotApplicable(_) | Verdict::Failed(_) => None,
+    };
+    (episode.verdicts.iter().filter_map(score).collect(), episode.reward)
+}
+
 #[tokio::test]
 async fn feedback_waits_until_its_episode_has_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,11 +181,64 @@ async fn feedback_waits_until_its_episode_has_ended() {
     }
     assert_eq!(keep(0.5, None).await, FeedbackKept::TooMuch);
     assert_eq!(reader.due_feedback(10).unwrap(), []);
-    let origin = EpisodeOrigin::live(LiveSession::new("s", "a", "m"));
-    put(&store, vec![recorded_as(Episode { origin, ..episode(RUN, 0) })]).await.unwrap();
+    put(&store, vec![recorded_as(live(0))]).await.unwrap();
     assert_eq!(keep(0.5, None).await, FeedbackKept::Ended);
+    assert_eq!(reader.due_feedback(10).unwrap(), []);
+    let (run, episode) = (RunId(RUN.into()), EpisodeId("ep-0000".into()));
+    assert_eq!(reader.waiting_feedback(&run, &episode).unwrap(), []);
+    assert_eq!(judged(&reader, 0), (vec![1.0, 0.5], Some(0.5)), "what repeats the verdict before is none");
+}
+
+#[tokio::test]
+async fn feedback_that_its_episode_refuses_is_due_in_its_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    begun(&store, vec![exchange(1, 0, "one", "k", true)]).await;
+    let reader = Reader::open(folder.path()).unwrap();
+    for key in ["a", "b", "c"] {
+        store.keep_feedback(of_episode(1, 0.5, Some(key))).await.unwrap();
+    }
+    put(&store, vec![recorded_as(live(1))]).await.unwrap();
+    assert_eq!(judged(&reader, 1), (vec![], None), "the episode failed");
     let due = reader.due_feedback(2).unwrap();
-    assert_eq!(due.iter().map(|one| one.key.as_deref()).collect::<Vec<_>>(), [Some("a"), None]);
+    assert_eq!(due.iter().map(|one| one.key.as_deref()).collect::<Vec<_>>(), [Some("a"), Some("b")]);
     store.drop_feedback(due.iter().map(|one| one.number).collect()).await.unwrap();
-    assert_eq!(reader.due_feedback(2_000).unwrap().len(), 998);
+    assert_eq!(reader.due_feedback(2).unwrap().len(), 1);
+}
+
+/// Some of the feedback waits for the end of the session, and the rest comes behind it; a gateway adds what is due whenever it comes to it.
+#[tokio::test]
+async fn the_last_feedback_counts_however_much_of_it_came_before_the_end() {
+    let scores = [1.0, -1.0, 0.5, -0.25];
+    let (times, last) = (scores.len() as u64, scores[scores.len() - 1]);
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let numbers: Vec<u64> = (0..=times).map(|waiting| waiting * 2).collect();
+    begun(&store, numbers.iter().map(|number| exchange(*number, 0, "", "k", true)).collect()).await;
+    let reader = Reader::open(folder.path()).unwrap();
+    for (before, number) in numbers.into_iter().enumerate() {
+        let judge = async |WaitingFeedback { run, episode, record, at, key, .. }| {
+            store.judge(vec![Judged { run, episode, record, at, key }]).await.unwrap();
+        };
+        for (at, score) in scores.into_iter().enumerate() {
+            if at == before {
+                put(&store, vec![recorded_as(live(number))]).await.unwrap();
+            }
+            let given = WaitingFeedback { at: 20 + at as u64, ..of_episode(number, score, None) };
+            match store.keep_feedback(given.clone()).await.unwrap() {
+                FeedbackKept::Waits => assert!(at < before),
+                kept => {
+                    assert_eq!(kept, FeedbackKept::Ended);
+                    judge(given).await;
+                }
+            }
+        }
+        if before == scores.len() {
+            put(&store, vec![recorded_as(live(number))]).await.unwrap();
+        }
+        for due in reader.due_feedback(10).unwrap() {
+            judge(due).await;
+        }
+        assert_eq!(judged(&reader, number), (scores.to_vec(), Some(last)), "{before} before the end");
+    }
 }

@@ -1,12 +1,17 @@
 //! Where answers of live traffic are that clients name, and feedback that waits for the end of its session.
 
+use crate::compressor::Compressor;
+use crate::dictionaries::Loaded;
+use crate::error::Fault;
 use crate::integers::{signed, unsigned};
+use crate::ledger::Ledger;
 use crate::reader::Reader;
+use crate::records;
 use crate::writer::Store;
 use async_trait::async_trait;
 use clawhost_core::{
-    AnswerPlace, EpisodeId, ExchangeOutcome, ExchangeRow, FeedbackKept, FeedbackReader, FeedbackStore, LiveSession,
-    RunId, StoreError, WaitingFeedback,
+    Admission, AnswerPlace, Episode, EpisodeId, ExchangeOutcome, ExchangeRow, FeedbackKept, FeedbackReader,
+    FeedbackStore, Judged, LiveSession, RunId, StoreError, WaitingFeedback,
 };
 use rusqlite::types::Type;
 use rusqlite::{OptionalExtension as _, Row, Transaction, params};
@@ -107,6 +112,34 @@ fn keep(transaction: &Transaction<'_>, feedback: &WaitingFeedback, record: &str)
         .prepare_cached("INSERT INTO feedback (run, episode, at, key, record) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![run.0, episode.0, signed(*at), key, record])?;
     Ok(FeedbackKept::Waits)
+}
+
+/// Adds the feedback that waited for an episode, in the order in which it came, in the transaction that records the episode: no later feedback
+/// can come before it. What the episode refuses or nobody can read keeps waiting, and is due.
+pub(crate) fn add_waiting(
+    transaction: &Transaction<'_>,
+    Episode { run, id, .. }: &Episode,
+    compressor: &Compressor,
+    ledger: &mut Ledger<'_>,
+) -> Result<(), Fault> {
+    let found: Vec<Option<WaitingFeedback>> = transaction
+        .prepare_cached(
+            "SELECT number, run, episode, at, key, record FROM feedback WHERE run = ? AND episode = ? ORDER BY number",
+        )?
+        .query_map([&run.0, &id.0], |row| Ok(waiting(row).ok()))?
+        .collect::<rusqlite::Result<_>>()?;
+    // Of verdicts that are stored already.
+    let dictionaries = Loaded::default();
+    for WaitingFeedback { number, run, episode, record, at, key } in found.into_iter().flatten() {
+        let judged = Judged { run, episode, record, at, key };
+        match records::judge(transaction, &judged, (compressor, &dictionaries), ledger)? {
+            Admission::Added { .. } | Admission::Unchanged { .. } => {
+                transaction.prepare_cached("DELETE FROM feedback WHERE number = ?")?.execute([signed(number)])?;
+            }
+            Admission::Refused(_) => {}
+        }
+    }
+    Ok(())
 }
 
 #[async_trait]

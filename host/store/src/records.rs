@@ -6,6 +6,7 @@ use crate::dictionaries::Loaded;
 use crate::documents::{self, Around, Form, Kind};
 use crate::episode_rows::{self, EpisodeRows, RowWriter, episode_number, pending_until};
 use crate::error::Fault;
+use crate::feedback;
 use crate::integers::signed;
 use crate::keys::EpisodeKey;
 use crate::ledger::{self, EntryKind, Ledger};
@@ -134,6 +135,7 @@ pub(crate) fn append(
     (run, rows): (&RunId, &[EpisodeRows]),
     spent: &str,
     released: &mut BTreeSet<Digest>,
+    compressor: &Compressor,
     ledger: &mut Ledger<'_>,
 ) -> Result<(), Fault> {
     transaction.prepare_cached("UPDATE runs SET spent = ? WHERE id = ?")?.execute(params![spent, run.0])?;
@@ -153,6 +155,9 @@ pub(crate) fn append(
         writer.write(row)?;
         let kind = if row.recorded.replaces_existing { EntryKind::Replaced } else { EntryKind::Episode };
         ledger.add(kind, &episode.run, Some(&episode.id.0), &row.digest)?;
+        if episode.origin.session().is_some() {
+            feedback::add_waiting(transaction, episode, compressor, ledger)?;
+        }
     }
     Ok(())
 }

@@ -400,7 +400,7 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: &[Waiting]) -> ControlFlow<(), Result<(), StoreError>> {
-        let blobs = self.blobs.clone();
+        let (blobs, compressor) = (self.blobs.clone(), self.compressor.clone());
         let released = self.transact(|transaction, ledger| {
             let mut released = BTreeSet::new();
             for waiting in batch {
@@ -410,7 +410,7 @@ impl Writer {
                         blobs.put(digest, content.bytes())?;
                     }
                 }
-                apply(transaction, &waiting.write, &mut released, ledger)?;
+                apply(transaction, &waiting.write, &mut released, &compressor, ledger)?;
             }
             Ok(released)
         })?;
@@ -473,12 +473,15 @@ fn apply(
     transaction: &Transaction<'_>,
     write: &Write,
     released: &mut BTreeSet<Digest>,
+    compressor: &Compressor,
     ledger: &mut Ledger<'_>,
 ) -> Result<(), Fault> {
     match write {
         Write::Begin(run) => records::begin(transaction, run, ledger)?,
         Write::Resume(run) => records::resume(transaction, run, ledger)?,
-        Write::Append { run, rows, spent } => records::append(transaction, (run, rows), spent, released, ledger)?,
+        Write::Append { run, rows, spent } => {
+            records::append(transaction, (run, rows), spent, released, compressor, ledger)?;
+        }
         Write::Exchanges(batch) => live::record(transaction, batch)?,
         Write::Routed(marks) => routing::mark(transaction, marks)?,
         Write::Finish { run, state, summary, spent } => {

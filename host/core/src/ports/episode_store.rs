@@ -120,7 +120,7 @@ pub trait EpisodeStore: Send + Sync {
     /// Reopens an interrupted run.
     async fn resume_run(&self, run: &RunId) -> Result<(), StoreError>;
     /// Records episodes with their notes, and the run's model usage so far, in one transaction. Durable when this returns. A live episode is
-    /// closed by it: its exchanges are part of the episode from then on.
+    /// closed by it: its exchanges are part of the episode from then on, and so is the feedback that waited for it, in the order in which it came.
     async fn append(&self, run: &RunId, episodes: Vec<Recorded>, spent: Usage) -> Result<(), StoreError>;
     /// Adds verdicts to stored episodes by [`admit`](crate::admit), in one transaction, against the verdicts that are stored
     /// by then. Returns the result of each, in order.

@@ -73,6 +73,7 @@ pub trait FeedbackReader {
     fn session_places(&self, session: &str) -> Result<Vec<AnswerPlace>, StoreError>;
     /// Feedback about an episode that waits for its end, in the order in which it came.
     fn waiting_feedback(&self, run: &RunId, episode: &EpisodeId) -> Result<Vec<WaitingFeedback>, StoreError>;
-    /// Feedback about episodes that have ended, in the order in which it came, at most `limit`.
+    /// Feedback that still waits although its episode has ended, in the order in which it came, at most `limit`: the episode refused it when it was
+    /// recorded, as one that failed does.
     fn due_feedback(&self, limit: usize) -> Result<Vec<WaitingFeedback>, StoreError>;
 }

@@ -43,7 +43,7 @@ pub(crate) struct Importer {
     episode_bytes: usize,
     /// The verdicts that ended sessions wait for.
     expects: Vec<Expectation>,
-    /// Whether feedback may wait for episodes that have ended.
+    /// Whether feedback may still wait for episodes that have ended.
     has_feedback: bool,
 }
 
@@ -207,7 +207,7 @@ impl Importer {
         Ok(())
     }
 
-    /// Makes episodes of the sessions that have ended, and adds the feedback that waited for them.
+    /// Makes episodes of the sessions that have ended, with the feedback that waited for them.
     pub(crate) async fn close_ended(&mut self) -> Result<(), GatewayError> {
         let mut ended = self.recorder.take_ended(self.place);
         self.has_feedback |= !ended.is_empty();
@@ -240,7 +240,8 @@ impl Importer {
         self.expects.iter().filter(|_| is_judged).map(|expected| expected.from(at)).collect()
     }
 
-    /// Adds feedback to episodes that have ended meanwhile. A process that dies in between adds it again, which changes nothing.
+    /// Looks at feedback that still waits though its episode has ended. What waited was added when the episode was recorded, so the episode has
+    /// refused this: it is reported and dropped. A process that dies in between does so again, which changes nothing.
     async fn add_feedback(&self) -> Result<(), GatewayError> {
         loop {
             let due = self.store.reader()?.due_feedback(FEEDBACK_AT_ONCE)?;

@@ -511,9 +511,7 @@ impl Reading {
             if let Some(name) = name
                 && let Some(episode) = reader.episode(&name)?
             {
-                // Feedback that was given while it was open is added after its end.
-                let waits = !reader.waiting_feedback(&episode.run, &episode.id)?.is_empty();
-                if waits || episode.state(self.now) != EpisodeState::Decided {
+                if episode.state(self.now) != EpisodeState::Decided {
                     return Ok(());
                 }
                 let session = reflecting::session(reader, &name, &episode, &self.from)?;
