@@ -1,12 +1,12 @@
 //! The page: who sees it, what it shows, what it takes, and that nothing of a client becomes a part of it.
 
 use crate::client::{Answer, post, request, user};
-use crate::stub::{Received, Stub, says};
-use crate::{ADMIN, Bench, served};
-use clawhost_core::Digest;
+use crate::stub::{Received, Reply, Stub, says};
+use crate::{ADMIN, Bench, served, served_with};
+use clawhost_core::{Digest, KnownSecrets, Secret};
 use clawhost_gateway::{
-    ClientKey, ClientKeys, EntryView, LearnedBook, LearnedView, LessonView, Lift, ShadowDayView, ShadowView, TrialView,
-    VersionReward, VersionView, WeightsStepView, WeightsView,
+    ClientKey, ClientKeys, EntryView, LearnedBook, LearnedView, LessonView, Lift, Redaction, RedactionSettings,
+    ShadowDayView, ShadowView, TrialView, VersionReward, VersionView, WeightsStepView, WeightsView,
 };
 use clawhost_providers::{Dialect, Prices};
 use serde_json::json;
@@ -132,6 +132,91 @@ async fn what_clients_and_models_say_is_text_of_the_page() {
     );
     assert!(!script.body.contains("://") && !script.body.contains("innerHTML"), "{}", script.body);
     assert_eq!(get(&bench, "/dashboard/sessions/run-1/ep-1", &[("cookie", &cookie)]).await.status, 404);
+}
+
+/// The addresses of pages, as the router has them.
+fn routes() -> Vec<&'static str> {
+    const ROUTER: &str = include_str!("../../host/gateway/src/dashboard/mod.rs");
+    let routes = ROUTER.lines().filter_map(|line| line.trim().strip_prefix(".route("));
+    let pages = routes.filter_map(|route| route.split_once(", get(").map(|(address, _)| address.trim_matches('"')));
+    pages.map(|address| if address == "HOME" { "/dashboard" } else { address }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_page_shows_a_key() {
+    const OF_CLIENT: &str = "ch-0123456789abcdef-of-the-client";
+    // It has no form by which it is known.
+    const OF_UPSTREAM: &str = "the.key.of.the.upstream";
+    const SAID: [&str; 4] = [
+        "sk-proj-AbCdEfGh1234567890asked",
+        "sk-proj-AbCdEfGh1234567890answered",
+        "sk-proj-AbCdEfGh1234567890commented",
+        "sk-proj-AbCdEfGh1234567890corrected",
+    ];
+    let [asked, answered, commented, corrected] = SAID;
+    let stub = Stub::start(move |number, request: &Received| match number {
+        0 => Reply::Http(401, vec![], json!({"error": {"message": format!("no {OF_UPSTREAM} {asked}")}}).to_string()),
+        _ => says(request, &format!("take {answered}"), &[("t1", "note", &json!({"text": answered}).to_string())]),
+    });
+    let secrets = KnownSecrets::default();
+    secrets.add(&Secret::new(OF_UPSTREAM).unwrap());
+    let models = vec![served_with(Dialect::OpenAi, &stub.base_url(), Some(OF_UPSTREAM), &secrets)];
+    let keys = ClientKeys::new(vec![ClientKey::new("shop", Digest::of(OF_CLIENT.as_bytes()), 0)]);
+    let learned: Arc<dyn LearnedBook> = Arc::new(Known(AtomicU64::new(0)));
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Bench { learned: Some(learned), keys, ..Bench::idle(folder) };
+    let redaction = Arc::new(Redaction::new(&RedactionSettings::default()).unwrap());
+    bench.start(models, secrets, |config| config.redaction = redaction).await;
+    let bearer = format!("Bearer {OF_CLIENT}");
+    let headers = [("authorization", bearer.as_str()), ("x-clawhost-session", "one")];
+    let body = json!({
+        "model": "m", "tools": [{"type": "function", "function": {"name": "note", "description": asked, "parameters": {}}}],
+        "messages": [{"role": "system", "content": asked}, user(&format!("the key is {asked}"))],
+    });
+    assert_eq!(post(&bench.address, "/v1/chat/completions", &headers, &body).await.status, 401);
+    let answer = post(&bench.address, "/v1/chat/completions", &headers, &body).await;
+    assert!(answer.status == 200 && answer.body.contains(answered), "clients get it as it is: {answer:?}");
+    let given = json!({"session": "one", "thumb": "down", "text": commented, "correction": format!("say {corrected}")});
+    assert_eq!(post(&bench.address, "/v1/feedback", &headers, &given).await.status, 200);
+
+    let cookie = log_in(&bench).await;
+    let cookies = [("cookie", cookie.as_str())];
+    let session = behind(&get(&bench, "/dashboard", &cookies).await.body, "<th scope=\"row\"><a href=\"");
+    // A correction of the admin has one, too.
+    let proof = behind(&get(&bench, &session, &cookies).await.body, "name=\"proof\" value=\"");
+    let form = format!("proof={proof}&turn=0&correction=say+{corrected}");
+    assert_eq!(send_form(&bench, &format!("{session}/feedback"), &cookie, &form).await.status, 303);
+    let check = async |route: &str, address: &str| {
+        let page = get(&bench, address, &cookies).await;
+        assert_eq!(page.status, 200, "{route}: {page:?}");
+        for secret in [&SAID[..], &[OF_CLIENT, OF_UPSTREAM, ADMIN, cookie.split_once('=').unwrap().1]].concat() {
+            assert!(!page.body.contains(secret), "{secret} on {route}: {}", page.body);
+        }
+        page.body
+    };
+    let all = async || {
+        for route in routes() {
+            let address = match route {
+                "/dashboard/sessions/{run}/{episode}" => session.clone(),
+                "/dashboard/playbook/versions/{number}" => "/dashboard/playbook/versions/1".to_owned(),
+                "/dashboard/training/versions/{number}" => "/dashboard/training/versions/6".to_owned(),
+                fixed => fixed.to_owned(),
+            };
+            check(route, &address).await;
+        }
+        check("the session", &session).await
+    };
+    let open = all().await;
+    // The page has what was said, without the keys.
+    for part in ["the key is [redacted:key]", "take [redacted:key]", "say [redacted:key]", "401"] {
+        assert!(open.contains(part), "no `{part}` in {open}");
+    }
+    assert_eq!(post(&bench.address, "/s/one/end", &headers, &json!({})).await.status, 200);
+    let ended = all().await;
+    assert!(ended.contains("say [redacted:key]") && !ended.contains("in progress"), "{ended}");
+    assert!(routes().len() > 7, "{:?}", routes());
+    let wrong = send_form(&bench, "/dashboard/login", "", &format!("key={OF_CLIENT}")).await;
+    assert!(wrong.status == 401 && !wrong.body.contains(OF_CLIENT), "{wrong:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
