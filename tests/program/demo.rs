@@ -1,8 +1,12 @@
 //! The demo as somebody meets it who has just built the program: what it proves, and what it says where it proves nothing.
 
 use super::*;
+use crate::client::request;
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 #[cfg(target_os = "linux")]
 use std::num::NonZero;
+use std::time::Duration;
 
 impl Bench {
     fn demo(&self, more: &[&str]) -> Command {
@@ -303,17 +307,81 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
     assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
 }
 
+/// How often a page is looked at while a demo runs.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// What the page of a live demo shows, to somebody who follows the line that the demo says.
+struct Watching {
+    /// Host and port.
+    address: String,
+    /// Of a browser that has shown the key.
+    cookie: String,
+}
+
+impl Watching {
+    /// Reads what a demo says until it names its page, and logs in there.
+    fn new(told: &mut impl BufRead) -> Self {
+        let mut line = String::new();
+        while !line.contains("watch it learn: ") {
+            line.clear();
+            assert_ne!(told.read_line(&mut line).unwrap(), 0, "it names no page");
+        }
+        let (_, rest) = line.trim_end().split_once("http://").unwrap();
+        let (page, key) = rest.trim_end_matches(')').split_once(" (key ").unwrap();
+        let address = page.strip_suffix("/dashboard/playbook").unwrap().to_owned();
+        let form = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = request("POST", &address, "/dashboard/login", &form, format!("key={key}").as_bytes()).answer();
+        assert_eq!(answer.status, 303, "{answer:?}");
+        let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+        Self { address, cookie }
+    }
+
+    /// A page. `None`: the gateway of the demo ends.
+    fn page(&self, path: &str) -> Option<String> {
+        // A gateway that ends closes its connections: what it did not answer is no page.
+        let (address, path, cookie) = (self.address.clone(), path.to_owned(), self.cookie.clone());
+        TcpStream::connect(&address).ok()?;
+        let asked = move || request("GET", &address, &path, &[("cookie", &cookie)], b"").answer();
+        let answer = std::thread::spawn(asked).join().ok()?;
+        (answer.status == 200).then_some(answer.body)
+    }
+}
+
 #[test]
-fn the_live_demo_proves_that_a_gateway_learns_from_its_users_and_the_controls_do_not() {
+fn the_live_demo_proves_that_a_gateway_learns_from_its_users_and_its_page_shows_it() {
     let Some(bench) = Bench::new("the_whole_live_demo") else { return };
     let guests = bench.guests.display().to_string();
-    let shown = bench.json(&["demo", "live", "--plugins", &guests]);
+    let mut command = bench.command(&["demo", "live", "--plugins", &guests, "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let watching = Watching::new(&mut told);
+    let rest = std::thread::spawn(move || std::io::read_to_string(told).unwrap());
+    // The pages as they were last.
+    let (mut playbook, mut sessions) = (String::new(), String::new());
+    while let (Some(learned), Some(held)) = (watching.page("/dashboard/playbook"), watching.page("/dashboard")) {
+        (playbook, sessions) = (learned, held);
+        std::thread::sleep(LOOK);
+    }
+    let output = child.wait_with_output().unwrap();
+    let said = rest.join().unwrap();
+    assert!(output.status.success(), "{said}");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     let live = &shown["live"];
     let of = |arm: &str, name: &str| live[arm][name].as_f64().unwrap_or_else(|| panic!("{arm} {name}: {live}"));
     for control in ["heldout_before", "shuffled_after", "skills_off_after", "silent_after"] {
         assert!(of("heldout_after", "low") > of(control, "high"), "{control}: {live}");
     }
     assert_eq!(live["requests_refused"], 0);
+    assert!(shown["timing"]["wall_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{shown}");
+
+    let lessons: Vec<&str> = live["lessons"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let entries = playbook.split_once("data-key=\"entries\"").unwrap().1.split_once("</section>").unwrap().0;
+    let is_shown = |lesson: &&&str| entries.contains(&format!("<th scope=\"row\">{lesson}</th>"));
+    assert!(lessons.iter().filter(is_shown).count() > 0, "none of {lessons:?} in {entries}");
+    let versions = playbook.split_once("data-key=\"versions\"").unwrap().1;
+    assert!(playbook.contains("<h1>Playbook live, version ") && versions.contains(">now<"), "{versions}");
+    let ended = sessions.split_once("data-key=\"ended\"").unwrap().1;
+    assert!(ended.matches("<tr data-key=").count() > 100, "{ended}");
 }
 
 #[test]
