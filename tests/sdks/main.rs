@@ -15,6 +15,9 @@ mod agents;
 #[path = "../common/bench.rs"]
 #[allow(dead_code, reason = "each suite uses its part")]
 mod bench;
+#[path = "../common/client.rs"]
+#[allow(dead_code, reason = "each suite uses its part")]
+mod client;
 #[path = "../common/compiled.rs"]
 mod compiled;
 #[path = "../common/guests.rs"]

@@ -1,71 +1,14 @@
-// The page of the gateway in a real browser: clicks, a keyboard, a phone, the dark, and nothing from elsewhere.
-// node page.mjs ADDRESS KEY MODULES CHROMIUM PICTURES
-import { createRequire } from "node:module";
-import { join } from "node:path";
+// The page of the gateway in a real browser: clicks, and sessions as they happen.
+import { ask, browse, check, home, policy, send, status } from "./browser.mjs";
 
-const [address, key, modules, chromium, pictures] = process.argv.slice(2);
-const { default: puppeteer } = await import(createRequire(join(modules, "x.js")).resolve("puppeteer-core"));
-const home = `http://${address}/dashboard`;
-const policy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-
-/** A request of a client of the gateway. */
-async function send(path, user, body = {}) {
-    const headers = { "content-type": "application/json", "x-clawhost-user": user, "x-clawhost-session": user };
-    const answer = await fetch(`http://${address}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
-    if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
-    return answer.json();
-}
-
-/** Asks the model in a session of a user. The stub does what it is told. */
-const ask = (user, ...said) => {
-    const message = (content, at) => ({ role: at % 2 ? "assistant" : "user", content });
-    return send("/v1/chat/completions", user, { model: "m", messages: said.map(message) });
-};
-
-function check(what, holds, detail = "") {
-    if (!holds) {
-        console.error(`failed ${what} ${detail}`);
-        process.exitCode = 1;
-        throw new Error(what);
-    }
-    console.log(`ok ${what}`);
-}
-
-const browser = await puppeteer.launch({
-    executablePath: chromium,
-    headless: true,
-    args: ["--no-sandbox", "--disable-dev-shm-usage", "--force-device-scale-factor=1"],
-});
-try {
-    const page = await browser.newPage();
-    const [said, elsewhere, failed] = [[], [], []];
-    page.on("console", (message) => said.push(message.text()));
-    page.on("pageerror", (error) => said.push(String(error)));
-    page.on("request", (request) => {
-        if (new URL(request.url()).host !== address) elsewhere.push(request.url());
-    });
-    // The stream of events ends when a page is left.
-    page.on("requestfailed", (request) => {
-        if (!request.url().includes("/dashboard/events")) failed.push(request.url());
-    });
-    const policies = new Set();
-    page.on("response", (answer) => policies.add(answer.headers()["content-security-policy"] ?? answer.url()));
-    const text = () => page.evaluate(() => document.body.innerText);
-    const follow = (action) => Promise.all([page.waitForNavigation(), action()]);
-    const press = (selector) => follow(() => page.click(selector));
-    const picture = (name) => page.screenshot({ path: join(pictures, `${name}.png`) });
-    const fits = () => page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth);
-
+await browse(async ({ browser, page, text, press, picture, logIn, reported }) => {
     await page.setViewport({ width: 1100, height: 800 });
     await page.goto(`${home}/login`);
     await page.type("input[name=key]", "ch-admin-wrong");
     await press("main button");
     check("a wrong key opens nothing", (await text()).includes("not the admin's key"), await text());
-    said.length = 0; // The browser reports the status 401.
-    await page.goto(`${home}/login`);
-    await page.type("input[name=key]", key);
-    await press("main button");
+    await reported("of a wrong key", { "it is refused": status(401, "/login") });
+    await logIn();
     check("the key opens the sessions", (await text()).includes("In progress"));
     await page.goto(home);
     const painted = await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime);
@@ -89,8 +32,8 @@ try {
     await picture("session");
 
     await press("nav a:nth-of-type(3)");
-    check("training is shown", (await text()).includes("Data pool"));
-    await picture("training");
+    check("training is shown, without weights", (await text()).includes("No weights learn here."));
+    check("it has the data pool", (await text()).includes("It is empty."));
     await press("nav a:nth-of-type(4)");
     check("cost is shown by model", (await text()).includes("Models since the start"));
     await press("nav a:nth-of-type(2)");
@@ -106,15 +49,13 @@ try {
     await page.waitForFunction(() => document.body.innerText.includes("Be brief."));
     check("a version shows its changes", (await text()).includes("Be brief."));
 
-    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "dark" }]);
-    const dark = await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
-    check("it follows the dark", dark.includes("dark"), dark);
+    const scheme = (value) => page.emulateMediaFeatures([{ name: "prefers-color-scheme", value }]);
+    await scheme("dark");
+    await page.goto(`${home}/playbook`);
     await picture("playbook-dark");
+    await scheme("light");
     await page.setViewport({ width: 390, height: 844, isMobile: true });
-    for (const place of ["", "/playbook"]) {
-        await page.goto(home + place);
-        check(`a phone shows it without scrolling sideways: ${place || "/"}`, await fits());
-    }
+    await page.goto(`${home}/playbook`);
     await picture("playbook-phone");
 
     await page.goto(`${home}/playbook`);
@@ -226,6 +167,7 @@ try {
     check("a page that nobody sees has no stream, and is fresh when it is seen again", true);
 
     await live("Live");
+    await reported("before the connection is lost");
     const lose = (request) => request.abort("connectionrefused");
     await page.setRequestInterception(true);
     page.on("request", lose);
@@ -236,7 +178,10 @@ try {
     await page.setRequestInterception(false);
     await live("Live");
     check("it is live again by itself", true);
-    said.length = failed.length = 0;
+    await reported("of a lost connection", {
+        "the page is not fetched": /^failed: .*\/dashboard net::ERR_CONNECTION_REFUSED$/,
+        "the browser says so": /^console: Failed to load resource: net::ERR_CONNECTION_REFUSED /,
+    });
 
     const other = await browser.newPage();
     await other.goto(home);
@@ -245,22 +190,5 @@ try {
     await page.evaluate(() => window.dispatchEvent(new Event("online")));
     await live("You are logged out");
     check("the end of a login is said, and what was there stays", (await text()).includes("hal"));
-    said.length = failed.length = 0; // The browser reports the status 401.
-
-    await page.setJavaScriptEnabled(false);
-    await page.goto(`${home}/login`);
-    await page.type("input[name=key]", key);
-    await press("main button");
-    const bare = await page.content();
-    check("without scripts the list is complete", bare.includes("dora") && bare.includes("Load again"), bare);
-    check("and nothing pretends to be live", (await page.$eval("#live", (line) => line.textContent)) === "" && !(await page.$("#pause:not([hidden])")));
-    await page.goto(`${home}/playbook`);
-    check("without scripts the playbook is complete", (await page.content()).includes("rolled back to version 1"));
-
-    check("every answer has the policy", policies.size === 1 && policies.has(policy), [...policies].join("; "));
-    check("the console is empty", said.length === 0, said.join("; "));
-    check("nothing is loaded from elsewhere", elsewhere.length === 0, elsewhere.join(" "));
-    check("everything is loaded", failed.length === 0, failed.join(" "));
-} finally {
-    await browser.close();
-}
+    await reported("of the end of a login", { "the page is refused": status(401, "") });
+});
