@@ -210,11 +210,22 @@ async fn partitions_share_no_prompt_in_one_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_text_that_is_scored_lends_nothing() {
+async fn a_request_neither_waits_for_a_text_that_is_scored_nor_shares_with_it() {
     let engine = Engine::new(version(1)).unwrap();
     let scored = Request { max_tokens: 0, ..request(7, 40) };
-    let mut answers = engine.ask_many(vec![(scored, None), (request(7, 40), None)]).unwrap();
-    let sampled = answers.pop().unwrap().await.unwrap().unwrap();
-    assert_eq!((sampled.reused, sampled.tokens.is_empty()), (0, false));
-    assert_eq!(answers.pop().unwrap().await.unwrap().unwrap().scores.len(), 39);
+    let (hand, handed) =
+        std::sync::mpsc::channel::<tokio::sync::oneshot::Receiver<Result<Answer, crate::LocalModelError>>>();
+    let (tell, told) = std::sync::mpsc::channel();
+    // The first token is drawn in the round in which the text is scored, whose answer comes after it.
+    let watch = Box::new(move |_: &super::Drawn| {
+        let mut scoring = handed.recv().unwrap();
+        tell.send(scoring.try_recv().is_err()).unwrap();
+        std::ops::ControlFlow::Break(())
+    });
+    let mut answers = engine.ask_many(vec![(scored, None), (request(7, 40), Some(watch))]).unwrap();
+    let sampling = answers.pop().unwrap();
+    hand.send(answers.pop().unwrap()).unwrap();
+    let sampled = sampling.await.unwrap().unwrap();
+    assert_eq!((sampled.reused, sampled.tokens.len()), (0, 1));
+    assert!(told.recv().unwrap(), "the text was scored first");
 }
