@@ -37,7 +37,8 @@ pub(super) async fn at_low_priority<T: Send + 'static>(
     done.map_err(|error| failed(error.to_string()))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::super::material::LiveSession;
     use super::super::step::{Aged, Learner, Steppable as _, Stepped};
@@ -64,7 +65,7 @@ mod tests {
     }
 
     impl Watched {
-        fn new(config: &ModelConfig, weights: &HostDecoder, seen: &Arc<Mutex<Vec<Where>>>) -> Model {
+        fn model(config: &ModelConfig, weights: &HostDecoder, seen: &Arc<Mutex<Vec<Where>>>) -> Model {
             let config = Arc::new(config.clone());
             let model = CpuModel::new(config.clone(), weights);
             Model::Accelerator(Box::new(Self { config, model, slots: SlotAllocator::default(), seen: seen.clone() }))
@@ -128,7 +129,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let mut learner =
                 Learner::open(&folder, "tiny", &plan("combined"), &ComputeDevice::processor(), None).unwrap();
-            let watched = Watched::new(&folder.config, &folder.weights, &noted);
+            let watched = Watched::model(&folder.config, &folder.weights, &noted);
             let digest = Digest::of(b"watched");
             learner.model().engine().publish(Version { number: 0, digest, model: watched });
             let stepped = runtime.block_on(learner.step(1, sessions));

@@ -90,3 +90,131 @@ pub(super) async fn taught<G: Generator>(
     // Without a message of the user there is no place for a correction.
     Ok(if is_taught { all } else { Vec::new() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::session;
+    use super::*;
+    use clawhost_core::{Digest, Episode, ModelResponse, Origin, PlaybookRecord, TokenRecord, Turn, Usage};
+    use clawhost_learn::policy::Generated;
+    use std::sync::Arc;
+
+    fn said(role: Role, text: &str) -> Message {
+        Message::text(role, Origin::User, text)
+    }
+
+    fn record(prompt: &[u32], tokens: &[u32], shared: usize) -> TokenRecord {
+        TokenRecord {
+            version: 0,
+            shared,
+            prompt: prompt.to_vec(),
+            tokens: tokens.to_vec(),
+            logprob_model: vec![-0.5; tokens.len()],
+            logprob_sampled: vec![-0.5; tokens.len()],
+            temperature: 1.0,
+            restricted: false,
+        }
+    }
+
+    /// A session whose turns have observations, an answer, and results of tools.
+    fn talked(system: Option<&str>, guidance: Option<&str>, turns: &[(&[Message], &str, &[Message])]) -> LiveSession {
+        let tokens = Some(Box::new(record(&[1], &[2, 3], 0)));
+        let answered =
+            ModelResponse { tokens, ..ModelResponse::new(said(Role::Assistant, "a"), Usage::default(), "stop") };
+        let mut session = session(0, answered, "combined");
+        let mut episode: Episode = (*session.episode).clone();
+        episode.policy.system_prompt = system.map(str::to_owned);
+        let guided = |text: &str| -> PlaybookRecord {
+            let digest = Digest::of(text.as_bytes()).to_string();
+            serde_json::from_value(serde_json::json!({ "digest": digest, "text": text })).unwrap()
+        };
+        episode.policy.playbook = guidance.map(guided);
+        let turn = episode.turns[0].clone();
+        let one = |(number, (observed, answer, results)): (usize, &(&[Message], &str, &[Message]))| Turn {
+            observation: observed.to_vec(),
+            action: said(Role::Assistant, answer),
+            tool_results: results.to_vec(),
+            // Each turn has one token more than the one before.
+            tokens: Some(Box::new(record(&[1], &vec![2; number + 1], 0))),
+            ..turn.clone()
+        };
+        episode.turns = turns.iter().enumerate().map(one).collect();
+        session.generated = Generated::of(&episode).unwrap();
+        session.episode = Arc::new(episode);
+        session
+    }
+
+    /// Each message with the texts of its parts, one after the other.
+    fn shown(messages: &[Message]) -> Vec<(Role, String)> {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        messages.iter().map(|message| (message.role, message.parts.iter().map(text).collect())).collect()
+    }
+
+    #[test]
+    fn a_conversation_has_the_system_prompt_with_the_guidance_behind_it_once() {
+        let turns: &[(&[Message], &str, &[Message])] = &[(&[said(Role::User, "q")], "a", &[])];
+        let check = |system: Option<&str>, guidance: Option<&str>, expect: Option<&str>| {
+            let found = shown(&conversation(&talked(system, guidance, turns), 0));
+            let system = expect.map(|text| (Role::System, text.to_owned()));
+            let expect: Vec<_> = system.into_iter().chain([(Role::User, "q".to_owned())]).collect();
+            assert_eq!(found, expect);
+        };
+        check(None, None, None);
+        check(Some(""), Some(""), None);
+        check(Some("Be brief."), None, Some("Be brief."));
+        check(None, Some("Use metres."), Some("Use metres."));
+        check(Some("Be brief."), Some("Use metres."), Some("Be brief.\n\nUse metres."));
+    }
+
+    /// Three turns, of which the second one reads what a tool said.
+    fn with_a_tool() -> LiveSession {
+        let result = said(Role::Tool, "result");
+        let first = said(Role::User, "first");
+        let last = said(Role::User, "last");
+        talked(
+            None,
+            None,
+            &[
+                (std::slice::from_ref(&first), "call", std::slice::from_ref(&result)),
+                (&[], "answer", &[]),
+                (std::slice::from_ref(&last), "end", &[]),
+            ],
+        )
+    }
+
+    #[test]
+    fn a_conversation_ends_before_the_answer_that_is_taught() {
+        let session = with_a_tool();
+        let texts = |turn| shown(&conversation(&session, turn)).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(0), ["first"]);
+        assert_eq!(texts(1), ["first", "call", "result"]);
+        assert_eq!(texts(2), ["first", "call", "result", "answer", "last"]);
+    }
+
+    #[test]
+    fn a_hint_stands_at_the_end_of_the_last_message_of_the_user_also_before_results_of_tools() {
+        let session = with_a_tool();
+        let texts = |turn| shown(&hinted(conversation(&session, turn), "Be kind.").unwrap());
+        let hint = "\n\nHint: Be kind.";
+        assert_eq!(texts(0), [(Role::User, format!("first{hint}"))]);
+        assert_eq!(
+            texts(1),
+            [
+                (Role::User, format!("first{hint}")),
+                (Role::Assistant, "call".to_owned()),
+                (Role::Tool, "result".to_owned())
+            ]
+        );
+        let third = texts(2);
+        assert_eq!((third[0].1.as_str(), third[4].1.clone()), ("first", format!("last{hint}")));
+        assert_eq!(hinted(vec![said(Role::System, "s"), said(Role::Tool, "t")], "h"), None, "nobody said anything");
+    }
+
+    #[test]
+    fn the_tokens_of_each_turn_follow_those_of_the_turn_before() {
+        assert_eq!(ranges(&with_a_tool()).collect::<Vec<_>>(), [0..1, 1..3, 3..6]);
+    }
+}
