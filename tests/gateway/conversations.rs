@@ -3,7 +3,7 @@
 use crate::client::{assistant, chat, post, send, user};
 use crate::stub::{Received, Reply, Stub, events, says};
 use crate::{Bench, served, turns};
-use clawhost_core::{Ending, KnownSecrets};
+use clawhost_core::{Clock as _, Ending, EpisodeState, Expectation, KnownSecrets, RewardSource};
 use clawhost_providers::Dialect;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -234,4 +234,24 @@ async fn an_answer_that_comes_after_the_end_of_its_session_is_an_episode_of_its_
     let turn = |said: &str, answer: &str| vec![(vec![said.to_owned()], answer.to_owned())];
     assert_eq!(said, [turn("one", "ok"), turn("two", "late"), turn("three", "ok")]);
     assert!(episodes[1].log[0].starts_with("a branch of run-"), "{:?}", episodes[1].log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ended_session_waits_for_the_verdicts_that_are_expected_and_a_side_turn_for_none() {
+    let stub = echo();
+    let mut bench = Bench::with(vec![served(Dialect::OpenAi, &stub.base_url())], |config| {
+        config.expects = vec![Expectation { source: RewardSource::Judge, within_ms: 600_000 }];
+    })
+    .await;
+    let named = ("x-clawhost-session", "s");
+    post(&bench.address, CHAT, &[named], &chat(&[user("one")])).await;
+    post(&bench.address, CHAT, &[named, ("x-turn-type", "side")], &chat(&[user("a title for: one")])).await;
+    assert_eq!(post(&bench.address, "/s/s/end", &[], &json!({})).await.status, 200);
+    let episodes = bench.episodes().await;
+    let now = bench.clock.now_ms();
+    // Deadlines are whole minutes.
+    let until = now.next_multiple_of(60_000) + 600_000;
+    assert_eq!(episodes[0].state(now), EpisodeState::Pending { until });
+    assert_eq!(episodes[0].state(until), EpisodeState::Decided);
+    assert_eq!((episodes[1].expects.len(), episodes[1].state(now)), (0, EpisodeState::Decided));
 }

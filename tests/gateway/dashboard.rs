@@ -499,6 +499,11 @@ async fn verdicts_are_pending_decided_or_revised() {
     assert!(pressed(&judged, "up") && !pressed(&judged, "down"), "{judged}");
     let overview = shown("/dashboard").await;
     assert!(overview.contains("<td class=\"number\">1</td><td>revised 1 time</td>"), "{overview}");
+    // A correction that comes with a thumb is shown beside its reason.
+    let given = json!({"session": "<b>s", "thumb": "down", "text": "too long", "correction": "use metres"});
+    assert_eq!(post(&bench.address, "/v1/feedback", &headers, &given).await.status, 200);
+    let corrected = shown(&address).await;
+    assert!(corrected.contains("too long; correction: use metres"), "{corrected}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,8 @@ use crate::keys::dollars;
 use crate::pool::read;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    AnswerPlace, Attributes, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message,
-    RewardRecord, RewardSource, RunId, StoreError, StoreReader, ToolCall, Usage, Verdict, Withheld, counted,
+    AnswerPlace, Attributes, CORRECTION, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message,
+    RewardRecord, RewardSource, RunId, ScoreCard, StoreError, StoreReader, ToolCall, Usage, Verdict, Withheld, counted,
 };
 use clawhost_wire::ErrorKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -326,7 +326,7 @@ fn verdicts(records: &[RewardRecord], waiting: &[RewardRecord]) -> Vec<VerdictSh
     let row = |(at, record): (usize, &&RewardRecord)| {
         let is_replaced = all.iter().skip(at + 1).any(|later| later.question() == record.question());
         let (result, why) = match &record.verdict {
-            Verdict::Scored(card) => (number(card.value), card.rationale.clone()),
+            Verdict::Scored(card) => (number(card.value), with_correction(card)),
             Verdict::NotApplicable(why) => ("no reward".to_owned(), why.clone()),
             Verdict::Failed(failure) => ("failed".to_owned(), failure.to_string()),
         };
@@ -345,6 +345,13 @@ fn verdicts(records: &[RewardRecord], waiting: &[RewardRecord]) -> Vec<VerdictSh
         }
     };
     all.iter().enumerate().map(row).collect()
+}
+
+/// The reason of a score, and the correction that came with it.
+fn with_correction(card: &ScoreCard) -> String {
+    let correction = card.extra.iter().filter(|(name, _)| name == CORRECTION).map(|(name, text)| format!("{name}: {text}"));
+    let reason = Some(card.rationale.clone()).filter(|text| !text.is_empty());
+    reason.into_iter().chain(correction).collect::<Vec<_>>().join("; ")
 }
 
 fn why_withheld(withheld: Withheld) -> &'static str {
