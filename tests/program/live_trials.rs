@@ -41,13 +41,13 @@ fn session(served: &Served, name: &str, who: &str, correction: Option<&str>) -> 
 }
 
 /// A browser that has shown the admin's key.
-struct Admin<'s> {
+pub(crate) struct Admin<'s> {
     served: &'s Served,
     cookie: String,
 }
 
 impl<'s> Admin<'s> {
-    fn new(bench: &Bench, served: &'s Served) -> Self {
+    pub(crate) fn new(bench: &Bench, served: &'s Served) -> Self {
         let key = std::fs::read_to_string(bench.data.path().join("admin.key")).unwrap();
         let form = [("content-type", "application/x-www-form-urlencoded")];
         let body = format!("key={}", key.trim());
@@ -63,7 +63,7 @@ impl<'s> Admin<'s> {
     }
 
     /// The page of the playbook when it has a text.
-    fn playbook(&self, text: &str) -> String {
+    pub(crate) fn playbook(&self, text: &str) -> String {
         let mut last = String::new();
         for _ in 0..LOOKS {
             last = self.page("/dashboard/playbook");

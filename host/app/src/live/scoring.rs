@@ -180,3 +180,33 @@ impl LiveScoring {
 fn is_judged(episode: &Episode) -> bool {
     episode.origin.withheld().is_none_or(Withheld::is_judged)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clawhost_core::{EpisodeOrigin, Live, LiveSession};
+
+    #[test]
+    fn side_turns_repetitions_and_what_is_kept_out_of_learning_are_not_judged() {
+        let golden: Episode =
+            serde_json::from_str(include_str!("../../../../tests/golden/episode-2.json")).expect("an episode");
+        let kinds = [
+            None,
+            Some(Withheld::NoTrain),
+            Some(Withheld::Ambiguous),
+            Some(Withheld::Repetition),
+            Some(Withheld::SideTurn),
+            Some(Withheld::Redacted),
+        ];
+        for withheld in kinds {
+            // A new kind must be listed here.
+            let expect = match withheld {
+                None | Some(Withheld::Ambiguous | Withheld::Redacted) => true,
+                Some(Withheld::NoTrain | Withheld::Repetition | Withheld::SideTurn) => false,
+            };
+            let origin = EpisodeOrigin::Live(Live { live: LiveSession::new("s", "a", "m"), withheld });
+            assert_eq!(is_judged(&Episode { origin, ..golden.clone() }), expect, "{withheld:?}");
+        }
+        assert!(is_judged(&golden), "an episode that was played");
+    }
+}
