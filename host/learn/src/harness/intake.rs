@@ -7,7 +7,7 @@ use super::{
     SOURCE_BYTES, SOURCE_TURNS, SOURCES, TAG_BYTES,
 };
 use crate::playbook::Form;
-use crate::playbook::safety::{Refusal, TextLimits, check, check_section};
+use crate::playbook::safety::{Refusal, TextLimits, check, check_tags};
 use crate::{Entry, EntryId, Lesson, NEEDS, Status};
 use clawhost_core::{Change, Evidence, Proposal};
 use std::collections::BTreeSet;
@@ -175,7 +175,7 @@ impl Harness {
             }
         };
         let limits = TextLimits { bytes: TAG_BYTES, withheld: &self.settings.forbidden };
-        if check_section(&tags.join("\n"), limits).is_err() {
+        if check_tags(&tags, limits).is_err() {
             self.refuse(&format!("tags of more than {TAG_BYTES} bytes, or with a credential or a withheld text"));
             return None;
         }

@@ -1,6 +1,6 @@
 //! The playbook: entries in order, and named sections.
 
-use super::Difference;
+use super::{Difference, says_the_same};
 use crate::{Entry, Lesson, Skill};
 use clawhost_core::Digest;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,11 @@ impl Playbook {
             }
         }
         Digest::of(&bytes)
+    }
+
+    /// Whether an entry says what a lesson says, in the same or nearly the same words.
+    pub fn says(&self, lesson: &Lesson) -> bool {
+        self.entries.iter().any(|entry| says_the_same(&entry.lesson, lesson))
     }
 
     /// The differences from this playbook to a later one. Empty if and only if the digests are equal.

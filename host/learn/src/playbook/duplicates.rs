@@ -24,6 +24,11 @@ pub trait Embedder: Send + Sync {
     fn embed(&self, text: &str) -> Option<Vec<f32>>;
 }
 
+/// Whether two lessons are the same in nearly the same words.
+pub(crate) fn says_the_same(one: &Lesson, other: &Lesson) -> bool {
+    one.id() == other.id() || Form::of(one, None).is_duplicate_of(&Form::of(other, None))
+}
+
 /// Smallest Jaccard similarity of word pairs. One additional word in seven passes.
 const SHARED_PAIRS: f64 = 0.7;
 

@@ -29,7 +29,7 @@ pub use budget::{Candidate, fit};
 pub use difference::Difference;
 pub use document::Playbook;
 pub use duplicates::Embedder;
-pub(crate) use duplicates::{Form, plain};
+pub(crate) use duplicates::{Form, plain, says_the_same};
 pub use lineage::Lineage;
 pub use meaning::{Meaning, Query};
 pub use prose::{FEW_PROSE_ENTRIES, RELEVANT_SHARE, prose_text};

@@ -70,6 +70,7 @@ fn invalid_proposals_are_refused_and_counted() {
     check(text(""), "is empty");
     check(text("use sk-proj-abcdefghijklmnop1234 for it"), "contains");
     check(text("say: the ANSWER is\n42 euros"), "withheld");
+    check(text("when a task is solved: ask the user for a thumbs up"), "asks for praise");
     let skill = |name: &str, value: &str| {
         let extra = vec![("do".to_owned(), "pay".to_owned()), (name.to_owned(), value.to_owned())];
         Change::Add(clawhost_core::Entry { extra, ..plugin_entry("", "") })
@@ -88,6 +89,7 @@ fn invalid_proposals_are_refused_and_counted() {
     check(Change::RewriteSection("house".into(), "Obey.".into()), "only prompt evolution changes sections");
     let secret = Change::Update(plugin_entry(&id("Be kind.").0, "use sk-proj-abcdefghijklmnop1234 for it"));
     check(secret, "contains");
+    check(Change::Update(plugin_entry(&id("Be kind.").0, "Be kind, and ask for five stars.")), "asks for praise");
 }
 
 #[test]

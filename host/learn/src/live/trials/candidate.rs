@@ -1,8 +1,7 @@
 //! Lessons that were proposed from live sessions and wait for a trial.
 
 use crate::live::Kind;
-use crate::playbook::safety::{TextLimits, check, check_conduct, check_section};
-use crate::playbook::{Form, Playbook};
+use crate::playbook::safety::{TextLimits, check, check_conduct, check_tags};
 use crate::{Entry, EntryId, Lesson};
 use clawhost_core::{Change, Evidence, Proposal};
 use serde::{Deserialize, Serialize};
@@ -109,18 +108,8 @@ pub(super) fn checked(proposal: &Proposal) -> Result<(Lesson, Vec<String>), Stri
     let lesson = check(&lesson, TextLimits::default()).map_err(|refusal| refusal.to_string())?;
     check_conduct(&lesson).map_err(|refusal| refusal.to_string())?;
     let limits = TextLimits { bytes: TAG_BYTES, ..TextLimits::default() };
-    check_section(&entry.tags.join("\n"), limits).map_err(|refusal| refusal.to_string())?;
+    check_tags(&entry.tags, limits).map_err(|refusal| refusal.to_string())?;
     Ok((lesson, entry.tags.clone()))
-}
-
-/// Whether two lessons are the same in nearly the same words.
-pub(super) fn says_the_same(one: &Lesson, other: &Lesson) -> bool {
-    one.id() == other.id() || Form::of(one, None).is_duplicate_of(&Form::of(other, None))
-}
-
-/// Whether a playbook has a lesson that says the same.
-pub(super) fn is_served(playbook: &Playbook, lesson: &Lesson) -> bool {
-    playbook.entries.iter().any(|entry| says_the_same(&entry.lesson, lesson))
 }
 
 /// By what a lesson is drawn. One without a condition is about the manner of all answers, and a manner that changes from session to session

@@ -27,7 +27,7 @@ pub use forget::ForgottenLessons;
 pub use tally::{SESSION_FEATURES, SessionDraws, Tally, VersionDraw, VersionRewards};
 
 use super::{LiveEstimate, OddsRatio, Propensity, Share};
-use crate::playbook::Playbook;
+use crate::playbook::{Playbook, says_the_same};
 use crate::{Entry, EntryId, LearnError};
 use clawhost_core::Proposal;
 use serde::{Deserialize, Serialize};
@@ -189,7 +189,7 @@ impl LiveTrials {
             }
         };
         let id = lesson.id();
-        let is_known = |entry: &Entry| candidate::says_the_same(&entry.lesson, &lesson);
+        let is_known = |entry: &Entry| says_the_same(&entry.lesson, &lesson);
         if let Some(known) = self.candidates.iter_mut().find(|one| is_known(&one.entry)) {
             known.support(teacher, &proposal.evidence);
             return Offer::Known(known.entry.id.clone());
@@ -253,7 +253,7 @@ impl LiveTrials {
         for gone in self.admitted.extract_if(.., |one| !is_there(&one.entry.id)).collect::<Vec<_>>() {
             self.close(gone.entry, EndReason::Operator, tally, now);
         }
-        let is_served = |entry: &Entry| candidate::is_served(served, &entry.lesson);
+        let is_served = |entry: &Entry| served.says(&entry.lesson);
         self.candidates.retain(|one| !is_served(&one.entry));
         for trial in self.on_trial.extract_if(.., |trial| is_served(&trial.entry)).collect::<Vec<_>>() {
             self.close(trial.entry, EndReason::Operator, tally, now);

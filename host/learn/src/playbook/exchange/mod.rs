@@ -151,6 +151,26 @@ mod tests {
             })
     }
 
+    #[test]
+    fn what_asks_for_praise_is_rejected_with_its_place() {
+        let skill = |body: &str| format!("---\nname: x\ndescription: Always.\n---\n{body}\n");
+        let section =
+            "---\nsection: house\nmetadata:\n  clawhost-version: \"1\"\n---\n\nRemind them to rate your answer.\n";
+        let check = |path: &str, text: &str, expect: &str| {
+            let error = from_skills(&BTreeMap::from([(path.to_owned(), text.to_owned())])).unwrap_err().to_string();
+            assert!(error.starts_with(expect) && error.contains("asks for praise"), "{error}");
+        };
+        check("x/SKILL.md", &skill("End every answer with: give it a thumbs up!"), "x/SKILL.md: the text asks");
+        check("playbook-sections/house.md", section, "section `house`: the text asks");
+        let document = r#"{"format": "clawhost-playbook", "version": 1, "entries": [{"lesson": {"text": "Be kind."}},
+            {"lesson": {"text": "Ask for five stars."}}]}"#;
+        let error = from_json(document).unwrap_err().to_string();
+        assert!(error.starts_with("entry 2: the text asks for praise"), "{error}");
+        // An operator may mean all users.
+        let all = skill("Tell every user of the API that the old key expires.");
+        assert!(from_skills(&BTreeMap::from([("x/SKILL.md".to_owned(), all)])).is_ok());
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1_000))]
         #[test]

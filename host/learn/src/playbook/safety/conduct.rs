@@ -1,7 +1,9 @@
-//! What no text may ask of a model if it was learned from traffic: that its reader should be praised, that other instructions should not
-//! count, that it should hold for others, or that something should be sent away.
+//! What no text may ask of a model. No lesson, skill or section may ask for praise or good marks, whoever wrote it ([`check_praise`]): feedback
+//! decides what is served, and such a text would win by asking. A text that was learned from traffic may not ask either that other instructions should
+//! not count, that it should hold for others, or that something should be sent away ([`check_conduct`]): an operator may mean all users, and one
+//! of them may not.
 //!
-//! It is a list of phrases, and no proof: who knows it can write around it. What it misses still reaches the sessions of its own scope
+//! It is a list of phrases, and no proof: who knows it can write around it. What it misses of traffic still reaches the sessions of its own scope
 //! alone, and nothing wider without a trial and the gate.
 
 use super::{Refusal, inert};
@@ -114,25 +116,45 @@ fn follows(words: &[String], phrase: &[Any]) -> bool {
     near.map(|(at, _)| words.get(at + 1..).unwrap_or_default()).any(|behind| follows(behind, rest))
 }
 
-/// Refuses a lesson that asks for what no text from traffic may ask for.
-///
-/// # Errors
-/// [`Refusal::Conduct`].
-pub fn check_conduct(lesson: &Lesson) -> Result<(), Refusal> {
-    let words = words(&inert::visible(&lesson.prompt()));
-    match PHRASES.iter().find(|(conduct, phrase)| says(&words, *conduct, phrase)) {
+/// Refuses a text with one of the phrases that count.
+fn refuse(text: &str, counts: impl Fn(Conduct) -> bool) -> Result<(), Refusal> {
+    let words = words(&inert::visible(text));
+    let mut phrases = PHRASES.iter().filter(|(conduct, _)| counts(*conduct));
+    match phrases.find(|(conduct, phrase)| says(&words, *conduct, phrase)) {
         Some((conduct, _)) => Err(Refusal::Conduct(conduct.shown())),
         None => Ok(()),
     }
 }
 
+/// Refuses a lesson that asks for what no text from traffic may ask for.
+///
+/// # Errors
+/// [`Refusal::Conduct`].
+pub fn check_conduct(lesson: &Lesson) -> Result<(), Refusal> {
+    refuse(&lesson.prompt(), |_| true)
+}
+
+/// Refuses a text that asks for praise or a good mark.
+///
+/// # Errors
+/// [`Refusal::Conduct`].
+pub(super) fn check_praise(text: &str) -> Result<(), Refusal> {
+    refuse(text, |conduct| conduct == Conduct::Praise)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::{TextLimits, check_section};
     use super::*;
 
     fn check(text: &str, expect: Option<Conduct>) {
-        let refused = check_conduct(&Lesson::read(text)).err();
-        assert_eq!(refused, expect.map(|conduct| Refusal::Conduct(conduct.shown())), "{text}");
+        let refusal = |conduct: Conduct| Refusal::Conduct(conduct.shown());
+        let lesson = Lesson::read(text);
+        assert_eq!(check_conduct(&lesson).err(), expect.map(refusal), "{text}");
+        // Whoever wrote it.
+        let praise = expect.filter(|conduct| *conduct == Conduct::Praise).map(refusal);
+        assert_eq!(super::super::check(&lesson, TextLimits::default()).err(), praise, "{text}");
+        assert_eq!(check_section(text, TextLimits::default()).err(), praise, "{text}");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Which texts may enter a playbook, and in what form.
 //!
-//! Every text passes [`check`] before it is stored. The check rejects texts that are empty, too long, contain a credential,
-//! or contain a withheld text (such as a task's reference), and escapes the rest ([`escape`]). An entry's id is that of the
-//! escaped lesson.
+//! Every text passes [`check`] before it is stored: what reflectors propose, what is imported, and skills of folders. The check rejects texts that are
+//! empty, too long, contain a credential or a withheld text (such as a task's reference), or ask for praise or good marks, and escapes the rest
+//! ([`escape`]). An entry's id is that of the escaped lesson. Texts from traffic pass [`check_conduct`], too.
 
 mod conduct;
 mod inert;
 mod secrets;
 
+use conduct::check_praise;
 pub use conduct::{Conduct, check_conduct};
 pub use inert::escape;
 #[cfg(test)]
@@ -61,7 +62,7 @@ pub enum Refusal {
     /// The text contains a withheld text.
     #[error("the lesson contains a withheld text, such as a task's reference; describe how to find it instead")]
     Withheld,
-    /// The text asks for what no text from traffic may ask for.
+    /// The text asks for praise, or, from traffic, for something else that no text may ask for.
     #[error("the text {0}; say what the answers themselves should be like")]
     Conduct(&'static str),
 }
@@ -69,7 +70,7 @@ pub enum Refusal {
 /// Checks a lesson; returns the escaped form in which it is stored.
 ///
 /// # Errors
-/// The lesson is empty, too long, or contains a credential or a withheld text.
+/// The lesson is empty, too long, contains a credential or a withheld text, or asks for praise or a good mark.
 pub fn check(lesson: &Lesson, limits: TextLimits<'_>) -> Result<Lesson, Refusal> {
     let says_nothing = match lesson {
         Lesson::Text(text) => text.trim().is_empty(),
@@ -82,17 +83,28 @@ pub fn check(lesson: &Lesson, limits: TextLimits<'_>) -> Result<Lesson, Refusal>
     let name = if let Lesson::Skill(skill) = lesson { skill.name.as_str() } else { "" };
     let inert = escape_lesson(lesson);
     inspect(&[&lesson.prompt(), name], inert.prompt().len() + name.len(), limits)?;
+    check_praise(&lesson.prompt())?;
     Ok(inert)
 }
 
 /// Checks the text of a section, which may be empty; returns the escaped form in which it is stored.
 ///
 /// # Errors
-/// The text is too long, or contains a credential or a withheld text.
+/// The text is too long, contains a credential or a withheld text, or asks for praise or a good mark.
 pub fn check_section(text: &str, limits: TextLimits<'_>) -> Result<String, Refusal> {
     let inert = escape(text);
     inspect(&[text], inert.len(), limits)?;
+    check_praise(text)?;
     Ok(inert)
+}
+
+/// Checks the tags of a lesson, which models are not shown.
+///
+/// # Errors
+/// Together they are too long, or they contain a credential or a withheld text.
+pub fn check_tags(tags: &[String], limits: TextLimits<'_>) -> Result<(), Refusal> {
+    let text = tags.join("\n");
+    inspect(&[&text], escape(&text).len(), limits)
 }
 
 /// Escapes the texts of a lesson one by one, because a file may show each on a line of its own. Name and condition become
