@@ -201,6 +201,7 @@ impl AppError {
             }
             Self::Request(error) => error.hints(),
             Self::Memory(MemoryError::Unknown { .. }) => vec![Hint::command("memory list SCOPE", "shows what it has")],
+            Self::Memory(MemoryError::Nowhere(_)) => vec![Hint::command("memory list", "shows the scopes")],
             Self::Memory(_) => Vec::new(),
             Self::Forget(ForgetError::GatewayRuns { .. }) => vec![Hint::command("stop", "ends it")],
             Self::Forget(_) => Vec::new(),

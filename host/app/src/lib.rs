@@ -117,9 +117,10 @@ pub use inspect::{Inspected, inspect};
 pub use keys::{NewKey, add_client_key, client_keys, remove_client_key, used_by_keys};
 pub use learn::{learn, learning_iterations, rehearse};
 pub use live::{
-    LearningSection, LiveMode, LiveWeightsVersions, MemoryError, MemoryScope, NoLiveMode, ScoringSection,
-    ShadowSection, SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights, export_memory,
-    forget_memory, import_memory, list_memory, live_weights, memory_scopes, remember, serve_live_weights, train_step,
+    LearningSection, LiveMode, LiveWeightsVersions, MemoryError, MemoryScope, NoLiveMode, OPERATOR, PromotedMemory,
+    ScoringSection, ShadowSection, SkillsSection, TrainStep, WeightsSection, WeightsVersion, WithdrawnWeights,
+    export_memory, forget_memory, import_memory, list_memory, live_weights, memory_scopes, promote_memory, remember,
+    serve_live_weights, train_step,
 };
 pub use mixing::MixtureError;
 pub use models::{

@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::exit::{Exit, UsageError};
 use clap::{Args, Subcommand};
 use clawhost_app::{
-    MemoryItem, MemoryKind, NewMemory, Scope, SystemClock, Workspace, WorkspaceSettings, export_memory, forget_memory,
-    import_memory, list_memory, memory_scopes, remember, time,
+    MemoryItem, MemoryKind, NewMemory, PromotedMemory, Scope, SystemClock, Workspace, WorkspaceSettings, export_memory,
+    forget_memory, import_memory, list_memory, memory_scopes, promote_memory, remember, time,
 };
 use clawhost_core::Clock as _;
 use serde_json::json;
@@ -27,7 +27,7 @@ Gateways with `--mode skills` show it in the sessions of its scope, from the nex
 #[derive(Debug, Subcommand)]
 #[command(after_help = HELP)]
 pub(crate) enum MemoryCommand {
-    /// List what is remembered of a scope; without one, the scopes
+    /// List what is remembered of a scope, without what has expired; without a scope, the scopes
     #[command(after_help = HELP)]
     List(ListArgs),
     /// Remember a text
@@ -42,7 +42,16 @@ pub(crate) enum MemoryCommand {
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Write what is remembered of a scope as JSON
+    /// Make one a lesson of the playbook, for the sessions of everybody
+    Promote {
+        /// Its id, as `clawhost memory list SCOPE` shows it
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The playbook [default: `skills.playbook` of gateway.toml, or the only one; where there is none, `live` begins]
+        #[arg(long, value_name = "NAME")]
+        playbook: Option<String>,
+    },
+    /// Write what is remembered and used of a scope as JSON
     Export {
         /// The scope
         #[arg(value_name = "SCOPE", value_parser = scope)]
@@ -51,7 +60,7 @@ pub(crate) enum MemoryCommand {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Remember what an exported file has
+    /// Remember what an exported file has, without what has expired since
     Import {
         /// The scope
         #[arg(value_name = "SCOPE", value_parser = scope)]
@@ -70,6 +79,9 @@ pub(crate) struct ListArgs {
     /// Only what has all of these words
     #[arg(long, value_name = "WORDS", requires = "scope")]
     search: Option<String>,
+    /// Also what has expired: it is not used, and goes with the next text of the scope
+    #[arg(long, requires = "scope")]
+    all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -83,7 +95,7 @@ pub(crate) struct AddArgs {
     /// What kind of knowledge it is [default: preference]
     #[arg(long, value_parser = MemoryKind::ALL.map(MemoryKind::name))]
     kind: Option<String>,
-    /// Stop using it after this many days
+    /// Stop using it after this many days; what it replaces is used again then
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     expires_days: Option<u32>,
     /// The id of what it replaces
@@ -110,7 +122,9 @@ pub(crate) async fn run(context: &Context, command: &MemoryCommand) -> anyhow::R
     };
     match command {
         MemoryCommand::List(ListArgs { scope: None, .. }) => scopes(context)?,
-        MemoryCommand::List(ListArgs { scope: Some(scope), search }) => list(context, scope, search.as_deref())?,
+        MemoryCommand::List(ListArgs { scope: Some(scope), search, all }) => {
+            list(context, scope, (search.as_deref(), *all))?;
+        }
         MemoryCommand::Add(add) => {
             let new = NewMemory {
                 level: None,
@@ -128,6 +142,11 @@ pub(crate) async fn run(context: &Context, command: &MemoryCommand) -> anyhow::R
             forget_memory(&workspace(context)?, scope, id).await?;
             told(json!({"format": 1, "forgotten": id}), format!("{scope}: forgot {id}"))?;
         }
+        MemoryCommand::Promote { id, playbook } => {
+            let promoted = promote_memory(&workspace(context)?, id, playbook.as_deref()).await?;
+            let text = promotion(&promoted);
+            told(json!({"format": 1, "promoted": promoted}), text)?;
+        }
         MemoryCommand::Export { scope, file } => {
             let text = export_memory(&*context.reader()?, scope, SystemClock::default().now_ms())?;
             match file {
@@ -144,12 +163,22 @@ pub(crate) async fn run(context: &Context, command: &MemoryCommand) -> anyhow::R
     Ok(Exit::Ok)
 }
 
+/// What a promotion did, for people.
+fn promotion(promoted: &PromotedMemory) -> String {
+    let PromotedMemory { scope, id, playbook, version, text, .. } = promoted;
+    let (scope, text, before) = (crate::episodes::safe(scope), crate::episodes::safe(text), version.saturating_sub(1));
+    format!(
+        "{playbook}, version {version} is served from now on, with what {id} of {scope} says: {text}\n\
+         everybody gets it, in the sessions to which it applies; `clawhost playbook rollback {playbook} --to {before}` takes it back"
+    )
+}
+
 fn unusable(file: &std::path::Path, error: &dyn std::fmt::Display) -> UsageError {
     UsageError(format!("{}: {error}", file.display()))
 }
 
 fn scopes(context: &Context) -> anyhow::Result<()> {
-    let all = memory_scopes(&*context.reader()?)?;
+    let all = memory_scopes(&*context.reader()?, SystemClock::default().now_ms())?;
     if context.json() {
         return Ok(crate::terminal::json(&json!({"format": 1, "scopes": all}))?);
     }
@@ -165,8 +194,8 @@ fn scopes(context: &Context) -> anyhow::Result<()> {
     Ok(crate::episodes::print(&mut out, &table)?)
 }
 
-fn list(context: &Context, scope: &Scope, search: Option<&str>) -> anyhow::Result<()> {
-    let items = list_memory(&*context.reader()?, scope, search)?;
+fn list(context: &Context, scope: &Scope, asked: (Option<&str>, bool)) -> anyhow::Result<()> {
+    let items = list_memory(&*context.reader()?, scope, asked, SystemClock::default().now_ms())?;
     if context.json() {
         return Ok(crate::terminal::json(&json!({"format": 1, "scope": scope.to_string(), "memories": items}))?);
     }
@@ -176,8 +205,9 @@ fn list(context: &Context, scope: &Scope, search: Option<&str>) -> anyhow::Resul
         return Ok(());
     }
     let mut table = crate::episodes::table(&["id", "kind", "text", "written", "used"]);
-    for MemoryItem { id, kind, text, written_at, expires_at, superseded_by, .. } in items {
+    for MemoryItem { id, kind, text, written_at, expires_at, expired, superseded_by, .. } in items {
         let used = match (superseded_by, expires_at) {
+            (_, Some(at)) if expired => format!("no: it expired {}", time(at)),
             (Some(by), _) => format!("no: {by} replaced it"),
             (None, Some(until)) => format!("until {}", time(until)),
             (None, None) => "yes".to_owned(),

@@ -92,6 +92,9 @@ pub struct MemoryItem {
     /// Unix time in milliseconds from which it is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
+    /// Whether it has expired: it is not used, and goes with the next write to its scope.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
     /// What is used in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,

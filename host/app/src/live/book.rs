@@ -1,4 +1,7 @@
 //! Memory: what is remembered of the scopes of sessions, for gateways and for their operators.
+//!
+//! What has expired counts as if it had been forgotten at that moment: what it had replaced is used again. It stays in the data folder until
+//! the next write to its scope, and nothing depends on whether that has come ([`resolved`]).
 
 use super::guide::LiveGuide;
 use crate::{AppError, Workspace};
@@ -11,6 +14,7 @@ use clawhost_learn::memory::{
 use clawhost_learn::playbook::safety::Refusal;
 use clawhost_store::{Reader, Store};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,6 +64,31 @@ pub enum MemoryError {
         /// The scope.
         scope: String,
     },
+    /// No scope has one of this id.
+    #[error("no scope has a memory `{0}`")]
+    Nowhere(String),
+    /// It has expired, so it becomes no lesson.
+    #[error("the memory `{0}` has expired and is not used; write it anew without an end")]
+    Expired(String),
+    /// Another one is used in its place, so it becomes no lesson.
+    #[error("the memory `{id}` is not used, because `{by}` replaced it; promote that one")]
+    Superseded {
+        /// Its id.
+        id: String,
+        /// The id of the other one.
+        by: String,
+    },
+    /// Its text is no lesson.
+    #[error("it becomes no lesson: {0}")]
+    NoLesson(String),
+    /// The playbook has a lesson that says the same.
+    #[error("the playbook {playbook} says the same already, in version {version}")]
+    Known {
+        /// The playbook.
+        playbook: String,
+        /// Its newest version.
+        version: u64,
+    },
     /// An exported file cannot be read.
     #[error("the file is no export of memory: {0}")]
     File(String),
@@ -70,7 +99,7 @@ pub enum MemoryError {
 pub struct MemoryScope {
     /// The scope.
     pub scope: String,
-    /// Its memories, used or not.
+    /// Its memories that have not expired, used or not.
     pub memories: u64,
 }
 
@@ -119,7 +148,7 @@ pub(super) fn has_some(reader: &Reader, party: MemoryParty<'_>) -> Result<bool, 
 pub(super) fn of_session(reader: &Reader, party: MemoryParty<'_>, now: u64) -> Result<Vec<ScopeMemory>, AppError> {
     let mut found = Vec::new();
     for scope in scopes(party) {
-        let rows = reader.memories(&scope.to_string())?;
+        let rows = resolved(reader, &scope.to_string(), now)?;
         let memories: Vec<Memory> = rows.iter().filter(|row| is_used(row, now)).filter_map(memory).collect();
         if !memories.is_empty() {
             found.push(ScopeMemory { scope, memories });
@@ -128,17 +157,36 @@ pub(super) fn of_session(reader: &Reader, party: MemoryParty<'_>, now: u64) -> R
     Ok(found)
 }
 
-/// Whether a memory is used at a time.
+/// All memories of a scope, oldest first, each with what is used in its place at a time. What has expired replaces nothing: where it was
+/// itself replaced, that counts, as if it had been forgotten.
+pub(super) fn resolved(reader: &dyn MemoryReader, scope: &str, now: u64) -> Result<Vec<MemoryRow>, StoreError> {
+    let mut rows = reader.memories(scope)?;
+    let expired: BTreeMap<String, Option<String>> = rows
+        .iter()
+        .filter(|row| has_expired(row, now))
+        .map(|row| (row.id.clone(), row.superseded_by.clone()))
+        .collect();
+    for row in &mut rows {
+        // Each step leads to another one that has expired, so more steps than those would go round in a circle.
+        for _ in 0..=expired.len() {
+            let Some(next) = row.superseded_by.as_ref().and_then(|by| expired.get(by)) else { break };
+            row.superseded_by.clone_from(next);
+        }
+    }
+    Ok(rows)
+}
+
+/// Whether a memory of [`resolved`] is used at that time.
 fn is_used(row: &MemoryRow, now: u64) -> bool {
     row.superseded_by.is_none() && !has_expired(row, now)
 }
 
-fn has_expired(row: &MemoryRow, now: u64) -> bool {
+pub(super) fn has_expired(row: &MemoryRow, now: u64) -> bool {
     row.expires_at.is_some_and(|at| at <= now)
 }
 
 /// The memory of a row. One that another version of the program wrote is left out.
-fn memory(row: &MemoryRow) -> Option<Memory> {
+pub(super) fn memory(row: &MemoryRow) -> Option<Memory> {
     serde_json::from_str(&row.document).ok()
 }
 
@@ -150,7 +198,7 @@ pub(crate) fn corrected_episode(row: &MemoryRow) -> Option<String> {
     }
 }
 
-fn item(row: &MemoryRow) -> Option<MemoryItem> {
+fn item(row: &MemoryRow, now: u64) -> Option<MemoryItem> {
     let Memory { kind, lesson, source } = memory(row)?;
     let episode = match source {
         MemorySource::Feedback(episode) => Some(episode),
@@ -163,45 +211,70 @@ fn item(row: &MemoryRow) -> Option<MemoryItem> {
         text: lesson.line(),
         written_at: row.at,
         expires_at: row.expires_at,
+        expired: has_expired(row, now),
         superseded_by: row.superseded_by.clone(),
         episode,
     })
 }
 
-/// The items of a scope that have every word of a query, newest first.
-fn items(reader: &dyn MemoryReader, scope: &str, query: Option<&str>) -> Result<Vec<MemoryItem>, StoreError> {
+/// The items of a scope that have every word of a query, newest first. `expired`: also those that have expired and are still stored.
+fn items(
+    reader: &dyn MemoryReader,
+    scope: &str,
+    (query, expired): (Option<&str>, bool),
+    now: u64,
+) -> Result<Vec<MemoryItem>, StoreError> {
     let words: Vec<String> = query.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
     let matches = |item: &MemoryItem| {
         let text = item.text.to_lowercase();
-        words.iter().all(|word| text.contains(word.as_str()))
+        (expired || !item.expired) && words.iter().all(|word| text.contains(word.as_str()))
     };
-    Ok(reader.memories(scope)?.iter().rev().filter_map(item).filter(matches).collect())
+    let rows = resolved(reader, scope, now)?;
+    Ok(rows.iter().rev().filter_map(|row| item(row, now)).filter(matches).collect())
 }
 
-/// The row of a new memory, if it may be written. `known`: all memories of the scope.
-fn row(
-    known: &[MemoryRow],
-    scope: &Scope,
-    (new, source): (&NewMemory, MemorySource),
-    at: u64,
-) -> Result<MemoryRow, AppError> {
-    let kind = kind(new.kind.as_deref(), new.episode.is_some())?;
-    let memory = Memory::read(kind, &new.text, source).map_err(|refusal| MemoryError::Text(said(&refusal)))?;
-    if new.expires_days == Some(0) {
-        return Err(MemoryError::Text("it would expire at once; give it a day at least".to_owned()).into());
+/// A memory to write.
+struct Draft {
+    scope: Scope,
+    memory: Memory,
+    /// The id of the memory in whose place it is used.
+    supersedes: Option<String>,
+    /// Unix time in milliseconds from which it is not used.
+    expires_at: Option<u64>,
+}
+
+/// Checks a text, and makes a memory of it.
+fn checked(kind: MemoryKind, text: &str, source: MemorySource) -> Result<Memory, MemoryError> {
+    Memory::read(kind, text, source).map_err(|refusal| MemoryError::Text(said(&refusal)))
+}
+
+impl Draft {
+    /// The draft of a new memory.
+    fn new(scope: Scope, new: NewMemory, at: u64) -> Result<Self, MemoryError> {
+        let kind = kind(new.kind.as_deref(), new.episode.is_some())?;
+        let memory = checked(kind, &new.text, new.episode.map_or(MemorySource::Written, MemorySource::Feedback))?;
+        if new.expires_days == Some(0) {
+            return Err(MemoryError::Text("it would expire at once; give it a day at least".to_owned()));
+        }
+        let expires_at = new.expires_days.map(|days| at.saturating_add(u64::from(days).saturating_mul(DAY_MS)));
+        Ok(Self { scope, memory, supersedes: new.supersedes, expires_at })
     }
-    let (name, id) = (scope.to_string(), memory.id(scope));
-    if let Some(former) = new.supersedes.as_ref().filter(|former| !known.iter().any(|row| row.id == **former)) {
-        let id = clawhost_core::escaped(former, 60);
-        return Err(MemoryError::Unknown { scope: name, id }.into());
+
+    /// Its row, if it may be written. `known`: the memories of the scope that have not expired.
+    fn row(&self, known: &[MemoryRow], at: u64) -> Result<MemoryRow, AppError> {
+        let Self { scope, memory, supersedes, expires_at } = self;
+        let (name, id) = (scope.to_string(), memory.id(scope));
+        if let Some(former) = supersedes.as_ref().filter(|former| !known.iter().any(|row| row.id == **former)) {
+            let id = clawhost_core::escaped(former, 60);
+            return Err(MemoryError::Unknown { scope: name, id }.into());
+        }
+        let is_new = !known.iter().any(|row| row.id == id);
+        if is_new && known.iter().filter(|row| is_used(row, at)).count() >= SCOPE_MEMORIES {
+            return Err(MemoryError::Full { scope: name }.into());
+        }
+        let document = serde_json::to_string(memory).map_err(|error| StoreError::Other(format!("memory: {error}")))?;
+        Ok(MemoryRow { scope: name, id, at, expires_at: *expires_at, superseded_by: None, document })
     }
-    let is_new = !known.iter().any(|row| row.id == id);
-    if is_new && known.iter().filter(|row| is_used(row, at)).count() >= SCOPE_MEMORIES {
-        return Err(MemoryError::Full { scope: name }.into());
-    }
-    let document = serde_json::to_string(&memory).map_err(|error| StoreError::Other(format!("memory: {error}")))?;
-    let expires_at = new.expires_days.map(|days| at.saturating_add(u64::from(days).saturating_mul(DAY_MS)));
-    Ok(MemoryRow { scope: name, id, at, expires_at, superseded_by: None, document })
 }
 
 /// Reads the memory of a data folder off the executor.
@@ -214,23 +287,27 @@ async fn reading<T: Send + 'static>(
     found.map_err(|error| AppError::Host(format!("memory was not read: {error}")))?
 }
 
-async fn write(store: &Store, folder: &Path, scope: Scope, new: NewMemory, at: u64) -> Result<MemoryItem, AppError> {
-    let (name, supersedes) = (scope.to_string(), new.supersedes.clone());
-    let asked = name.clone();
-    let (row, expired) = reading(folder, move |reader| {
-        let known = reader.memories(&asked)?;
-        let source = new.episode.clone().map_or(MemorySource::Written, MemorySource::Feedback);
-        let row = row(&known, &scope, (&new, source), at)?;
-        let expired: Vec<String> = known.into_iter().filter(|row| has_expired(row, at)).map(|row| row.id).collect();
-        Ok((row, expired))
-    })
-    .await?;
-    for id in expired.into_iter().filter(|id| *id != row.id) {
-        store.forget_memory(name.clone(), id).await?;
+/// Writes a memory, and removes those of its scope that have expired.
+async fn put(store: &Store, folder: &Path, draft: Draft, at: u64) -> Result<MemoryRow, AppError> {
+    let supersedes = draft.supersedes.clone();
+    let read = move |reader: &Reader| {
+        let all = resolved(reader, &draft.scope.to_string(), at)?;
+        let (expired, known): (Vec<MemoryRow>, Vec<MemoryRow>) = all.into_iter().partition(|row| has_expired(row, at));
+        Ok((draft.row(&known, at)?, expired))
+    };
+    let (row, expired) = reading(folder, read).await?;
+    // Also the same text, written again: what it had replaced is used again since it has expired.
+    for MemoryRow { scope, id, .. } in expired {
+        store.forget_memory(scope, id).await?;
     }
     store.remember(row.clone(), supersedes).await?;
+    Ok(row)
+}
+
+async fn write(store: &Store, folder: &Path, scope: Scope, new: NewMemory, at: u64) -> Result<MemoryItem, AppError> {
+    let row = put(store, folder, Draft::new(scope, new, at)?, at).await?;
     let unreadable = || StoreError::Other("the memory that was written cannot be read".to_owned());
-    Ok(item(&row).ok_or_else(unreadable)?)
+    Ok(item(&row, at).ok_or_else(unreadable)?)
 }
 
 /// Remembers a text for a scope. Gateways use it from the next session on.
@@ -241,12 +318,18 @@ pub async fn remember(workspace: &Workspace, scope: Scope, new: NewMemory) -> Re
     write(&workspace.store(), workspace.folder(), scope, new, workspace.clock().now_ms()).await
 }
 
-/// What is remembered of a scope, newest first; only what has every word of `query`.
+/// What is remembered of a scope at a Unix time in milliseconds, newest first; only what has every word of `query`. `expired`: also what has
+/// expired and is still stored.
 ///
 /// # Errors
 /// The data folder cannot be read.
-pub fn list_memory(reader: &dyn MemoryReader, scope: &Scope, query: Option<&str>) -> Result<Vec<MemoryItem>, AppError> {
-    Ok(items(reader, &scope.to_string(), query)?)
+pub fn list_memory(
+    reader: &dyn MemoryReader,
+    scope: &Scope,
+    (query, expired): (Option<&str>, bool),
+    now: u64,
+) -> Result<Vec<MemoryItem>, AppError> {
+    Ok(items(reader, &scope.to_string(), (query, expired), now)?)
 }
 
 /// Forgets a memory. What it had replaced is used again.
@@ -284,7 +367,7 @@ struct Export {
 /// # Errors
 /// The data folder cannot be read.
 pub fn export_memory(reader: &dyn MemoryReader, scope: &Scope, now: u64) -> Result<String, AppError> {
-    let rows = reader.memories(&scope.to_string())?;
+    let rows = resolved(reader, &scope.to_string(), now)?;
     let used = rows.iter().filter(|row| is_used(row, now));
     let exported = |row: &MemoryRow| {
         let Memory { kind, lesson, .. } = memory(row)?;
@@ -296,7 +379,7 @@ pub fn export_memory(reader: &dyn MemoryReader, scope: &Scope, now: u64) -> Resu
     Ok(serde_json::to_string_pretty(&export).map_err(|error| StoreError::Other(format!("memory: {error}")))?)
 }
 
-/// Remembers what an exported text has, for a scope. Returns how much.
+/// Remembers what an exported text has, for a scope. What has expired since is left out. Returns how much was remembered.
 ///
 /// # Errors
 /// The text is no export, a memory is refused, or the data folder cannot be written. Memories before the refused one are kept.
@@ -308,13 +391,12 @@ pub async fn import_memory(workspace: &Workspace, scope: &Scope, text: &str) -> 
     let now = workspace.clock().now_ms();
     let mut count = 0;
     for ExportedMemory { kind, text, expires_at } in export.memories {
-        let kind = Some(kind.name().to_owned());
-        let new = NewMemory { level: None, kind, text, episode: None, supersedes: None, expires_days: None };
-        let row = {
-            let reader = Reader::open(workspace.folder())?;
-            row(&reader.memories(&scope.to_string())?, scope, (&new, MemorySource::Import), now)?
-        };
-        workspace.store().remember(MemoryRow { expires_at, ..row }, None).await?;
+        if expires_at.is_some_and(|at| at <= now) {
+            continue;
+        }
+        let memory = checked(kind, &text, MemorySource::Import)?;
+        let draft = Draft { scope: scope.clone(), memory, supersedes: None, expires_at };
+        put(&workspace.store(), workspace.folder(), draft, now).await?;
         count += 1;
     }
     Ok(count)
@@ -369,9 +451,9 @@ impl MemoryBook for LiveMemory {
             Some(_) => vec![scope_at(party, level).map_err(|error| refused(&error))?],
             None => scopes(party),
         };
-        let query = query.map(str::to_owned);
+        let (query, now) = (query.map(str::to_owned), self.clock.now_ms());
         let read = move |reader: &Reader| {
-            let all = asked.iter().map(|scope| items(reader, &scope.to_string(), query.as_deref()));
+            let all = asked.iter().map(|scope| items(reader, &scope.to_string(), (query.as_deref(), false), now));
             Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
         };
         reading(&self.folder, read).await.map_err(not_remembered)
@@ -392,77 +474,20 @@ impl MemoryBook for LiveMemory {
     }
 }
 
-/// The scopes that have memory.
+/// The scopes that have memory at a Unix time in milliseconds, without what has expired.
 ///
 /// # Errors
 /// The data folder cannot be read.
-pub fn memory_scopes(reader: &dyn MemoryReader) -> Result<Vec<MemoryScope>, AppError> {
-    let all = reader.memory_scopes()?.into_iter();
-    Ok(all.map(|(scope, memories)| MemoryScope { scope, memories }).collect())
+pub fn memory_scopes(reader: &dyn MemoryReader, now: u64) -> Result<Vec<MemoryScope>, AppError> {
+    let mut found = Vec::new();
+    for (scope, _) in reader.memory_scopes()? {
+        let memories = reader.memories(&scope)?.iter().filter(|row| !has_expired(row, now)).count() as u64;
+        if memories > 0 {
+            found.push(MemoryScope { scope, memories });
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::WorkspaceSettings;
-    use clawhost_learn::memory::SCOPE_MEMORIES;
-
-    fn new(text: &str) -> NewMemory {
-        NewMemory {
-            level: None,
-            kind: None,
-            text: text.to_owned(),
-            episode: None,
-            supersedes: None,
-            expires_days: None,
-        }
-    }
-
-    fn opened() -> (tempfile::TempDir, Workspace, Scope) {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::open(WorkspaceSettings::new(folder.path())).unwrap();
-        (folder, workspace, "user:/ada".parse().unwrap())
-    }
-
-    #[tokio::test]
-    async fn a_full_scope_takes_no_more() {
-        let (_folder, workspace, scope) = opened();
-        for number in 0..SCOPE_MEMORIES {
-            remember(&workspace, scope.clone(), new(&format!("fact {number}"))).await.unwrap();
-        }
-        let refused = remember(&workspace, scope.clone(), new("one more")).await.unwrap_err().to_string();
-        assert!(refused.contains("forget some first"), "{refused}");
-        // One that it has already may be written again.
-        remember(&workspace, scope, new("fact 7")).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn what_is_no_export_is_refused() {
-        let (_folder, workspace, scope) = opened();
-        for text in ["", "[]", r#"{"format": 2, "scope": "user:/", "memories": []}"#] {
-            let refused = import_memory(&workspace, &scope, text).await.unwrap_err().to_string();
-            assert!(refused.starts_with("the file is no export of memory: "), "{refused}");
-        }
-    }
-
-    #[tokio::test]
-    async fn what_has_expired_or_was_superseded_is_not_shown() {
-        let (folder, workspace, scope) = opened();
-        let kept = remember(&workspace, scope.clone(), new("Eva")).await.unwrap();
-        let by = NewMemory { supersedes: Some(kept.id), ..new("Ada") };
-        remember(&workspace, scope.clone(), by).await.unwrap();
-        let short = NewMemory { expires_days: Some(1), ..new("in Bern this week") };
-        remember(&workspace, scope, short).await.unwrap();
-        let mut session = clawhost_core::LiveSession::new("s", "", "m");
-        session.user = Some("ada".into());
-        let party = MemoryParty { owner: "", team: None, session: &session };
-        let reader = Reader::open(folder.path()).unwrap();
-        let shown = |now: u64| {
-            let found = of_session(&reader, party, now).unwrap();
-            found[0].memories.iter().map(|memory| memory.lesson.line()).collect::<Vec<_>>()
-        };
-        let now = workspace.clock().now_ms();
-        assert_eq!(shown(now), ["Ada", "in Bern this week"]);
-        assert_eq!(shown(now + 2 * DAY_MS), ["Ada"]);
-    }
-}
+mod tests;

@@ -52,7 +52,7 @@ struct Served {
 }
 
 /// The playbook that is begun where there is none.
-const FIRST_PLAYBOOK: &str = "live";
+pub(super) const FIRST_PLAYBOOK: &str = "live";
 
 /// What guidance is made from.
 #[derive(Debug, Clone, Default, PartialEq)]

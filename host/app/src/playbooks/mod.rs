@@ -18,5 +18,5 @@ pub(crate) use origin::Beginning;
 pub use origin::{Origin, Tasks, warnings};
 pub use served::{check_name, chosen, contents, described, document, guided, pick, worth};
 pub use show::{ShownPlaybook, show};
-pub(crate) use versions::PlaybookWriter;
+pub(crate) use versions::{PlaybookWriter, add};
 pub use versions::{RolledBack, VersionDifferences, diff, rollback};

@@ -55,11 +55,11 @@ pub fn diff(
 
 /// The result of adding a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Added {
+pub(crate) struct Added {
     /// The version that is served now.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// Whether it is new. If not, the newest version had the same content, and none was added.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 /// Writes versions of playbooks in a data folder.
@@ -90,7 +90,7 @@ impl PlaybookWriter {
 }
 
 /// Adds a version, and what other runs have used of it. The caller holds the playbook's lease.
-pub(super) async fn add(
+pub(crate) async fn add(
     writer: &PlaybookWriter,
     name: &str,
     playbook: &Playbook,

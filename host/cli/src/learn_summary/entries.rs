@@ -1,6 +1,7 @@
 //! Entries of a playbook as a table.
 
 use super::numbers::{readable, signed};
+use clawhost_app::OPERATOR;
 use clawhost_core::escaped;
 use clawhost_core::thousands;
 use clawhost_learn::EntryId;
@@ -58,8 +59,8 @@ pub(crate) fn entries(rows: &[EntryRow], columns: Option<u16>) -> Table {
             ),
             known(e_value.map(readable)),
             row.tokens.to_string(),
-            // Entries that were planted or imported have no proposals.
-            if ["planted", IMPORT].contains(&row.created_by.as_str()) {
+            // Entries that were planted, imported or made by the operator have no proposals.
+            if ["planted", IMPORT, OPERATOR].contains(&row.created_by.as_str()) {
                 row.created_by.clone()
             } else {
                 row.support.to_string()

@@ -1,6 +1,7 @@
 //! Lessons that were proposed from live sessions and wait for a trial.
 
 use crate::live::Kind;
+use crate::playbook::Playbook;
 use crate::playbook::safety::{TextLimits, check, check_conduct, check_tags};
 use crate::{Entry, EntryId, Lesson};
 use clawhost_core::{Change, Evidence, Proposal};
