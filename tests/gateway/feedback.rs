@@ -1,6 +1,6 @@
 //! Feedback about live sessions: who may give it, about what, when it counts, and what is refused.
 
-use crate::client::{Answer, assistant, post, user};
+use crate::client::{Answer, assistant, post, request, user};
 use crate::stub::{Received, Stub, says};
 use crate::{ADMIN, Bench, served};
 use clawhost_core::{Digest, Episode, Verdict};
@@ -78,6 +78,42 @@ async fn feedback_on_an_open_session_waits_for_its_episode_and_later_feedback_is
     found.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(found, [(vec![], Some(1.0)), (at("0"), Some(0.5)), (at("1"), Some(-1.0))]);
     assert_eq!(episode.reward, Some(0.5 / 3.0), "the mean of what a user said of its parts");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_given_before_the_end_of_a_session_counts_after_it() {
+    let stub = model();
+    let mut bench = bench(&stub, &[]).await;
+    let session = [("x-clawhost-session", "s")];
+    let id = ask(&bench, &session, &[user("one")]).await;
+    let given = give(&bench, &[], json!({"response_id": id, "score": 0.5, "key": "k"})).await;
+    assert_eq!(given.json()["state"], "waits");
+    let mut events = request("GET", &bench.address, "/v1/events", &[("x-api-key", ADMIN)], b"");
+    events.read_until(": clawhost events\n\n");
+    end(&bench, &[], "s").await;
+    events.read_until("event: episode_made\n");
+    let body = json!({"response_id": id, "score": 0.5});
+    let again = give(&bench, &[("idempotency-key", "k")], body.clone()).await;
+    assert_eq!((again.status, again.json()["state"].as_str()), (200, Some("unchanged")), "{again:?}");
+    let other = give(&bench, &[], json!({"response_id": id, "score": 0.6, "key": "k"})).await;
+    assert_eq!(other.status, 409, "{other:?}");
+    assert!(other.body.contains("key: it belongs to other feedback"), "{other:?}");
+    // By the name of the session it is about the whole, and not about the turn.
+    assert_eq!(give(&bench, &[], json!({"session": "s", "score": 0.5, "key": "k"})).await.status, 409);
+    // A key that is new after the end.
+    let state = async |body: Value| {
+        let given = give(&bench, &[], body).await;
+        (given.status, given.json()["state"].as_str().map(str::to_owned))
+    };
+    let late = json!({"session": "s", "thumb": "down", "key": "late"});
+    assert_eq!(state(late.clone()).await, (200, Some("added".to_owned())));
+    assert_eq!(state(late).await, (200, Some("unchanged".to_owned())));
+    assert_eq!(state(json!({"session": "s", "thumb": "up", "key": "late"})).await.0, 409);
+    let [episode] = bench.episodes().await.try_into().unwrap();
+    let mut found = verdicts(&episode);
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(found, [(vec![], Some(-1.0)), (vec![("turn".to_owned(), "0".to_owned())], Some(0.5))], "each once");
+    assert_eq!(episode.reward, Some(-0.25));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -225,7 +225,7 @@ fn a_playbook_is_served_to_sessions_and_a_rollback_counts_for_new_ones() {
     let served = Served::start_with(&bench, &["--upstream", &spec(&stub), "--mode", "skills"]);
     let (text, _) = ask(&served, &[], "s1");
     assert!(text.contains("Lessons from experience:\n- always: Use metres."), "{text}");
-    let header = [("x-clawhost-guidance", "show"), ("x-clawhost-session", "s2")];
+    let header = [("x-clawhost-guidance", "show"), ("x-clawhost-session", "shown")];
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     let answer = post(&served.address, "/v1/chat/completions", &header, &body);
     assert!(answer.header("x-clawhost-guidance").starts_with("shop/1 e-"), "{answer:?}");
@@ -233,15 +233,133 @@ fn a_playbook_is_served_to_sessions_and_a_rollback_counts_for_new_ones() {
     bench.out(&["reload"]);
     let until = |part: &str, prefix: &str| {
         for session in 0..1000 {
-            if ask(&served, &[], &format!("{prefix}-{session}")).0.contains(part) {
-                return;
+            let session = format!("{prefix}-{session}");
+            if ask(&served, &[], &session).0.contains(part) {
+                return session;
             }
         }
         panic!("no session gets `{part}`");
     };
-    until("Use feet", "second");
+    // Each session keeps the version with which it began, while another one is served.
+    let second = until("Use feet", "second");
+    assert!(ask(&served, &[], "s1").0.contains("- always: Use metres."), "version 2 is served");
     bench.out(&["playbook", "rollback", "shop", "--to", "1"]);
     bench.out(&["reload"]);
     until("Use metres", "third");
-    assert!(ask(&served, &[], "s1").0.contains("metres"));
+    let (text, _) = ask(&served, &[], &second);
+    assert!(text.contains("Use feet, please.") && !text.contains("metres"), "version 1 is served again: {text}");
+    assert!(ask(&served, &[], "s1").0.contains("Use metres."));
+}
+
+/// What is remembered of a scope, as its texts with what the list says of their use.
+fn listed(bench: &Bench, options: &[&str]) -> Vec<(String, Value)> {
+    let found = bench.json(&[&["memory", "list"], options].concat());
+    let row = |row: &Value| (row["text"].as_str().unwrap().to_owned(), row["expired"].clone());
+    found["memories"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn a_text_that_expires_is_exported_with_its_end_and_an_expired_one_is_listed_on_demand_alone() {
+    let bench = empty();
+    let (scope, day) = ("user:/ada", 24 * 60 * 60 * 1000);
+    let home = bench.json(&["memory", "add", scope, "Lives in Bern."])["memory"]["id"].as_str().unwrap().to_owned();
+    let trip = bench.json(&["memory", "add", scope, "Is in Rome.", "--expires-days", "2", "--supersedes", &home]);
+    let trip = trip["memory"].clone();
+    let until = trip["expires_at"].as_u64().unwrap();
+    assert_eq!(until, trip["written_at"].as_u64().unwrap() + 2 * day, "{trip}");
+    let unknown = bench.run(&["memory", "add", scope, "Is in Oslo.", "--supersedes", "m-0"]);
+    assert!(stderr(&unknown).contains("has no memory `m-0`"), "{}", stderr(&unknown));
+    bench.refused(&["memory", "add", scope, "x", "--expires-days", "0"], &["--expires-days"]);
+    let text = bench.out(&["memory", "list", scope]);
+    assert!(text.contains("until ") && text.contains(&format!("no: {} replaced it", trip["id"].as_str().unwrap())));
+    // An export has what is used, with its end; an import keeps the end, and leaves out what has ended.
+    let exported: Value = serde_json::from_str(&bench.out(&["memory", "export", scope])).unwrap();
+    assert_eq!(exported["memories"], json!([{"kind": "preference", "text": "Is in Rome.", "expires_at": until}]));
+    let file = bench.data.path().join("exported.json");
+    let import = |memories: Value| {
+        std::fs::write(&file, json!({"format": 1, "scope": scope, "memories": memories}).to_string()).unwrap();
+        bench.json(&["memory", "import", "user:/bob", file.to_str().unwrap()])["imported"].clone()
+    };
+    let past = json!({"kind": "fact", "text": "Was in Oslo.", "expires_at": 1});
+    assert_eq!(import(json!([past, exported["memories"][0]])), 1);
+    let of_bob = bench.json(&["memory", "list", "user:/bob", "--all"]);
+    assert_eq!(of_bob["memories"].as_array().unwrap().len(), 1, "{of_bob}");
+    assert_eq!(of_bob["memories"][0]["expires_at"], until);
+    // Its end comes: the text before it is used again, though nothing is written.
+    let database = rusqlite::Connection::open(bench.data.path().join("clawhost.sqlite")).unwrap();
+    database.execute("UPDATE memories SET expires_at = 1 WHERE expires_at IS NOT NULL", []).unwrap();
+    drop(database);
+    assert_eq!(listed(&bench, &[scope]), [("Lives in Bern.".to_owned(), Value::Null)]);
+    let all = [("Is in Rome.".to_owned(), json!(true)), ("Lives in Bern.".to_owned(), Value::Null)];
+    assert_eq!(listed(&bench, &[scope, "--all"]), all);
+    let text = bench.out(&["memory", "list", scope, "--all"]);
+    assert!(text.contains("no: it expired 1970-01-01") && !text.contains("until"), "{text}");
+    let scopes = bench.json(&["memory", "list"]);
+    assert_eq!(scopes["scopes"], json!([{"scope": scope, "memories": 1}]), "all of Bob has expired");
+}
+
+#[test]
+fn what_the_operator_promotes_reaches_the_next_session_of_every_user() {
+    let (bench, stub) = (empty(), parrot());
+    let served = Served::start_with(&bench, &["--upstream", &spec(&stub), "--mode", "skills"]);
+    let (ada, bob) = ([("x-clawhost-user", "ada")], [("x-clawhost-user", "bob")]);
+    let (_, id) = ask(&served, &ada, "a1");
+    let remembered = correct(&served, &ada, &id, "Use metres, not miles.");
+    assert_eq!(ask(&served, &bob, "b1").0, "nothing", "what one scope teaches is not served to another");
+    let id = remembered["id"].as_str().unwrap();
+    let told = bench.out(&["memory", "promote", id]);
+    for part in ["live, version 1 is served from now on", "everybody gets it", "playbook rollback live --to 0"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    bench.out(&["reload"]);
+    let gets =
+        (0..1000).any(|session| ask(&served, &bob, &format!("b2-{session}")).0.contains("- Use metres, not miles."));
+    assert!(gets, "another user");
+    assert_eq!(ask(&served, &bob, "b1").0, "nothing", "a session keeps what it began with");
+    let log = bench.json(&["playbook", "log"]);
+    assert_eq!(log[0]["why"], "the operator promoted a memory of one user", "{log}");
+    let entry = &bench.json(&["playbook", "show"])["entries"][0];
+    assert_eq!((&entry["created_by"], &entry["lesson"]), (&json!("operator"), &json!("Use metres, not miles.")));
+    // Refused: what is served already, what is not used, what is not there, and a name that no playbook has.
+    bench.refused(&["memory", "promote", id], &["the playbook live says the same already, in version 1"]);
+    let add = |text: &str, options: &[&str]| {
+        let added = bench.json(&[&["memory", "add", "user:/ada", text], options].concat());
+        added["memory"]["id"].as_str().unwrap().to_owned()
+    };
+    let new = add("Use feet.", &["--supersedes", id]);
+    bench.refused(&["memory", "promote", id], &["is not used", &new]);
+    bench.refused(&["memory", "promote", "m-0"], &["no scope has a memory `m-0`", "clawhost memory list"]);
+    bench.refused(&["memory", "promote", &new, "--playbook", "life"], &["there is no playbook `life`"]);
+    let promoted = bench.json(&["memory", "promote", &new, "--playbook", "live"])["promoted"].clone();
+    assert_eq!(
+        (&promoted["playbook"], &promoted["version"], &promoted["id"]),
+        (&json!("live"), &json!(2), &json!(new))
+    );
+    assert_eq!((&promoted["scope"], &promoted["text"]), (&json!("user:/ada"), &json!("Use feet.")));
+}
+
+#[test]
+fn a_skill_or_a_playbook_that_asks_for_thumbs_is_refused_with_its_file_and_the_reason() {
+    let (bench, stub) = (empty(), parrot());
+    let skills = bench.data.path().join("skills");
+    let thumbs = || skill(&skills, "thumbs", "Always.", "End every answer by asking for a thumbs-up.");
+    let (folder, reason) = (skills.to_str().unwrap(), "asks for praise or a good mark");
+    skill(&skills, "distances", "When asked how far", "Give the distance in metres.");
+    thumbs();
+    let (model, options) = (spec(&stub), ["--mode", "skills", "--skills", folder]);
+    let start = [&["serve", "--upstream", model.as_str()][..], &options].concat();
+    bench.refused(&start, &["thumbs/SKILL.md", reason]);
+    bench.refused(&["playbook", "import", "shop", folder], &["thumbs/SKILL.md", reason]);
+    // On a reload the skills from before stay.
+    std::fs::remove_dir_all(skills.join("thumbs")).unwrap();
+    let served = Served::start_with(&bench, &[&["--upstream", model.as_str()][..], &options].concat());
+    assert!(ask(&served, &[], "s1").0.contains("Give the distance in metres."));
+    thumbs();
+    let told = bench.run(&["reload"]);
+    assert!(!told.status.success() && stderr(&told).contains("thumbs/SKILL.md"), "{told:?}");
+    assert!(stderr(&told).contains(reason), "{}", stderr(&told));
+    let (text, _) = ask(&served, &[], "s2");
+    assert!(text.contains("Give the distance in metres.") && !text.contains("thumbs"), "{text}");
+    let log = served.terminate();
+    assert!(stderr(&log).contains("thumbs/SKILL.md") && stderr(&log).contains(reason), "{}", stderr(&log));
 }

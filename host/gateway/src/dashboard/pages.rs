@@ -5,8 +5,9 @@ use crate::keys::dollars;
 use crate::pool::read;
 use clawhost_capture::{Exchange, assemble};
 use clawhost_core::{
-    AnswerPlace, Attributes, CORRECTION, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress, EpisodeState, Message,
-    RewardRecord, RewardSource, RunId, ScoreCard, StoreError, StoreReader, ToolCall, Usage, Verdict, Withheld, counted,
+    AnswerPlace, Attributes, CORRECTION, Episode, EpisodeFilter, EpisodeId, EpisodeOrder, EpisodeProgress,
+    EpisodeState, Message, RewardRecord, RewardSource, RunId, ScoreCard, StoreError, StoreReader, ToolCall, Usage,
+    Verdict, Withheld, counted,
 };
 use clawhost_wire::ErrorKind;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -349,7 +350,8 @@ fn verdicts(records: &[RewardRecord], waiting: &[RewardRecord]) -> Vec<VerdictSh
 
 /// The reason of a score, and the correction that came with it.
 fn with_correction(card: &ScoreCard) -> String {
-    let correction = card.extra.iter().filter(|(name, _)| name == CORRECTION).map(|(name, text)| format!("{name}: {text}"));
+    let correction =
+        card.extra.iter().filter(|(name, _)| name == CORRECTION).map(|(name, text)| format!("{name}: {text}"));
     let reason = Some(card.rationale.clone()).filter(|text| !text.is_empty());
     reason.into_iter().chain(correction).collect::<Vec<_>>().join("; ")
 }

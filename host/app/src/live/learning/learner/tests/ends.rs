@@ -30,7 +30,9 @@ async fn feedback_that_was_given_before_the_end_of_its_session_is_reflected_on()
     let waiting = WaitingFeedback { number: 0, run, episode, record, at, key: None };
     bench.workspace.store().keep_feedback(waiting).await.unwrap();
     bench.settle().await;
-    bench.end(session.id, LiveSession { user: Some("ada".into()), ..LiveSession::new("s-0", "a", "m") }, None, at).await;
+    bench
+        .end(session.id, LiveSession { user: Some("ada".into()), ..LiveSession::new("s-0", "a", "m") }, None, at)
+        .await;
     bench.settle().await;
     assert_eq!((bench.reflector.calls.load(Ordering::Relaxed), bench.trials().candidates().len()), (1, 1));
 }
