@@ -89,7 +89,7 @@ impl Guides {
             known = from.for_another();
         }
         let stays = |pin: &Pin| !asked.is_rewritten && now.saturating_sub(pin.used_ms) < guide.cache_ms();
-        let began = known.as_ref().and_then(|pin| pin.guided.clone());
+        let began = known.as_ref().filter(|pin| !stays(pin)).and_then(|pin| pin.guided.clone());
         let draws = match (&known, asked.guiding.draws) {
             (None, draws) => draws,
             (Some(_), _) => Draws::Kept {
