@@ -152,7 +152,7 @@ fn a_tie_decides_no_turn_and_is_no_reward_of_0() {
     served.terminate();
 }
 
-/// A model that calls a tool when it is told to, and once more after each of two errors.
+/// A model that calls a tool on request, and again after each of the first two errors.
 fn caller() -> Stub {
     Stub::start(|number, request: &Received| {
         let conversation = request.conversation();

@@ -8,7 +8,7 @@
 //! Three more things are signs: a call that is made again in vain (`retries.rs`), a person who asks the same again (the answer before did not help),
 //! and calls of the last answer that nobody answered (the session was abandoned).
 //!
-//! A result is what a tool says of itself. `{"ok": true}` is believed with the same confidence whoever wrote it, so a tool that reports success
+//! A result is what a tool says of itself. `{"ok": true}` has the same confidence for every tool, so a tool that reports success
 //! where it failed is not found out here. It speaks about its own call alone: praise, marks and thanks in a result are plain text.
 
 mod retries;

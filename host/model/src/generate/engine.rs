@@ -397,7 +397,7 @@ const WORTH_COPYING: usize = 8;
 
 impl Running {
     /// Whether it has the prompt of this request, and their keys and values may be shared. Those of a text that is only scored
-    /// never are: whoever asks for scores names no partition.
+    /// never are: a request for scores has no partition.
     fn shares(&self, version: &Arc<Version>, request: &Request) -> bool {
         Arc::ptr_eq(&self.version, version)
             && self.request.max_tokens > 0

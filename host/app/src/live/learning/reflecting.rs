@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_tool_teaches_nothing_whoever_repeats_it() {
+    fn the_text_of_a_tool_teaches_nothing() {
         assert!(with_feedback(&praised(vec![], 1.0)).is_none());
         assert!(with_feedback(&praised(vec![of(RewardSource::Execution, 1.0)], 1.0)).is_none());
         // Reflectors read a session that was bad, and the host states nothing behind its end.

@@ -51,8 +51,8 @@ impl StepSessions {
             || self.sessions.iter().chain(&self.traces).any(is_named)
     }
 
-    /// Takes out the sessions of these names, and those of scopes of these names, with the names of all their scopes: whoever guesses a name could check
-    /// it. Their number stays.
+    /// Removes the named sessions, and the sessions of the named scopes, with the digests of all their scopes. A digest that stays would let a guessed name be
+    /// checked. Their number stays.
     pub(super) fn forget(&mut self, names: &BTreeSet<String>) {
         let before = self.taught.len() + self.sessions.len();
         let is_named = |name: &String| names.contains(name);

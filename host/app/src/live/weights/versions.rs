@@ -486,7 +486,7 @@ impl LearnedPlace {
         self.folder.join(STEPS).join(format!("{number}.json"))
     }
 
-    /// Takes the sessions of these names, or of scopes of these names, out of the files of all steps. What cannot be read may have named them, and goes.
+    /// Removes the named sessions, and the sessions of the named scopes, from the files of all steps. A file that cannot be read may name them, and is deleted.
     ///
     /// # Errors
     /// A file cannot be written or removed.

@@ -1,4 +1,4 @@
-//! What no text may ask of a model. No lesson, skill or section may ask for praise or good marks, whoever wrote it ([`check_praise`]): feedback
+//! What no text may ask of a model. No lesson, skill or section may ask for praise or good marks, not even one of the operator ([`check_praise`]): feedback
 //! decides what is served, and such a text would win by asking. A text that was learned from traffic may not ask either that other instructions should
 //! not count, that it should hold for others, or that something should be sent away ([`check_conduct`]): an operator may mean all users, and one
 //! of them may not.
@@ -151,7 +151,7 @@ mod tests {
         let refusal = |conduct: Conduct| Refusal::Conduct(conduct.shown());
         let lesson = Lesson::read(text);
         assert_eq!(check_conduct(&lesson).err(), expect.map(refusal), "{text}");
-        // Whoever wrote it.
+        // All authors are checked alike.
         let praise = expect.filter(|conduct| *conduct == Conduct::Praise).map(refusal);
         assert_eq!(super::super::check(&lesson, TextLimits::default()).err(), praise, "{text}");
         assert_eq!(check_section(text, TextLimits::default()).err(), praise, "{text}");
