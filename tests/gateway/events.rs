@@ -120,6 +120,25 @@ async fn models_that_rest_and_refused_keys_are_told_to_the_admin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changed_models_and_changed_training_are_told_to_the_admin_alone() {
+    let stub = model();
+    let models = || vec![served(Dialect::OpenAi, &stub.base_url())];
+    let bench = Bench::keyed(models(), ClientKeys::new(vec![key("a")]), "127.0.0.1:0").await;
+    let (mut admins, mut clients) = (read(&bench, ADMIN, None), read(&bench, "ch-a", None));
+    bench.set_models(models());
+    bench.training_changed("m");
+    post(&bench.address, CHAT, &[("x-api-key", "ch-a")], &chat(&[user("hi")])).await;
+    let seen = |reader: &mut Sent| {
+        let text = reader.read_until("event: exchange_recorded\n") + &reader.read_until("\n\n");
+        events(&text)
+    };
+    let of_admin = seen(&mut admins);
+    assert_eq!(kinds(&of_admin), ["models_changed", "training_changed", "session_opened", "exchange_recorded"]);
+    assert_eq!(of_admin[1].1["alias"], "m");
+    assert_eq!(kinds(&seen(&mut clients)), ["session_opened", "exchange_recorded"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_falls_behind_learns_what_it_lost_and_is_sent_away() {
     let stub = model();
     let models: Vec<ServedModel> = vec![served(Dialect::OpenAi, &stub.base_url())];

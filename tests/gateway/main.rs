@@ -215,6 +215,11 @@ impl Bench {
         self.running.as_ref().unwrap().set_models(models).unwrap();
     }
 
+    /// Says that weights learn.
+    pub(crate) fn training_changed(&self, alias: &str) {
+        self.running.as_ref().unwrap().training_changed(alias);
+    }
+
     /// Changes it while it runs.
     pub(crate) fn change(&self, change: clawhost_gateway::GatewayChange) -> Result<(), clawhost_gateway::GatewayError> {
         self.running.as_ref().unwrap().change(change)

@@ -271,10 +271,7 @@ pub async fn serve(workspace: &Workspace, request: ServeRequest, events: &dyn Ev
     let watching = tokio::spawn(watch(watching));
     let learning = scoring.map(|scoring| tokio::spawn(scoring.run())).into_iter();
     let learning = learning.chain([tokio::spawn(learner.run()), vectors]);
-    let weights = weights.map(|weights| {
-        let running = Arc::downgrade(&running);
-        tokio::spawn(weights.run(move || running.upgrade().map_or(0, |running| running.counts().recorded)))
-    });
+    let weights = weights.map(|weights| tokio::spawn(weights.run(Arc::downgrade(&running))));
     let shadow = shadow.map(|shadow| tokio::spawn(shadow.run()));
     let learning = learning.chain(weights).chain(shadow).collect();
     Ok(Serving {

@@ -6,7 +6,7 @@
     const LEAST_MS = 2000;
     // One part of so many of the time is spent on updates at most: a page that costs more is fetched less often.
     const SHARE = 5;
-    // Time after which a page is fetched without an event: trials, steps of weights and other programs have none.
+    // Time after which a page is fetched without an event: trials and other programs have none.
     const MOST_MS = 20000;
     // How long an answer may take.
     const PATIENCE_MS = 15000;
@@ -21,6 +21,8 @@
         "session_ended",
         "episode_made",
         "feedback_given",
+        "models_changed",
+        "training_changed",
         "lost",
     ];
     // Answers after which there is nothing to wait for.

@@ -10,7 +10,7 @@ use crate::guiding::{Guide, MemoryBook};
 use crate::ingest::GuidanceSource;
 use crate::learned::LearnedBook;
 use crate::models::{Models, ServedModel};
-use crate::observe::{Export, Exporting, Observer, Settings};
+use crate::observe::{Export, Exporting, GatewayEvent, Observer, Settings};
 use crate::pool::EpisodeJudge;
 use crate::tls::Tls;
 use crate::{CaptureStore, ClientKeys, GatewayChange, GatewayConfig, GatewayError, GatewayParts};
@@ -347,7 +347,19 @@ impl Running {
     /// # Errors
     /// There is no model, or two have one alias. Then nothing is changed.
     pub fn set_models(&self, models: Vec<ServedModel>) -> Result<(), GatewayError> {
-        self.inner.models.replace(models)
+        self.inner.models.replace(models)?;
+        self.tell(GatewayEvent::ModelsChanged);
+        Ok(())
+    }
+
+    /// Weights that learn beside it have changed, or what waits for them: tells the readers of events.
+    pub fn training_changed(&self, alias: &str) {
+        self.tell(GatewayEvent::TrainingChanged { alias: alias.to_owned() });
+    }
+
+    /// Tells the admin.
+    fn tell(&self, event: GatewayEvent) {
+        self.inner.recorder.events.push(self.inner.now_ms(), None, event);
     }
 
     /// The models as they are now.
@@ -361,7 +373,7 @@ impl Running {
     /// There is no model, or two have one alias. Then nothing is changed.
     pub fn change(&self, change: GatewayChange) -> Result<(), GatewayError> {
         let GatewayChange { models, hosts, session_idle_ms, record, tls } = change;
-        self.inner.models.replace(models)?;
+        self.set_models(models)?;
         self.inner.guard.replace(&hosts);
         self.inner.recorder.set_idle(session_idle_ms);
         self.inner.access.set_record(record);

@@ -76,6 +76,13 @@ pub enum GatewayEvent {
     ModelDown(ModelEvent),
     /// A model answers again.
     ModelUp(ModelEvent),
+    /// The models were replaced: their list, or the weights behind one.
+    ModelsChanged,
+    /// Other sessions wait for the next step of weights, a step has ended, or training has another problem.
+    TrainingChanged {
+        /// The alias of the model that learns.
+        alias: String,
+    },
     /// The reader fell behind, and its stream ends.
     Lost {
         /// Events that it missed.
@@ -96,6 +103,8 @@ impl GatewayEvent {
             Self::KeyRefused { .. } => "key_refused",
             Self::ModelDown(_) => "model_down",
             Self::ModelUp(_) => "model_up",
+            Self::ModelsChanged => "models_changed",
+            Self::TrainingChanged { .. } => "training_changed",
             Self::Lost { .. } => "lost",
         }
     }

@@ -18,12 +18,13 @@ use crate::served_models::{LearnedModel, configured_model, key_of};
 use crate::tinker::TinkerModel;
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Clock, Episode, Lease, StoreError, StoreReader};
+use clawhost_gateway::Running;
 use clawhost_learn::memory::{SCOPE_BYTES, Scope};
 use clawhost_store::Reader;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often it looks.
@@ -407,9 +408,11 @@ impl LiveWeights {
         TrainingPage::new(self.training.clone(), self.progress.clone())
     }
 
-    /// Trains until it is dropped. `requests`: the number of answers recorded so far, which says when the gateway is idle.
-    pub(crate) async fn run(mut self, requests: impl Fn() -> u64 + Send) {
+    /// Trains until it is dropped. The number of answers that the gateway has recorded says when it is idle.
+    pub(crate) async fn run(mut self, gateway: Weak<Running>) {
+        let requests = || gateway.upgrade().map_or(0, |running| running.counts().recorded);
         let (mut seen, mut last_request_at) = (requests(), self.training.clock.now_ms());
+        let mut waiting = self.queue.longest();
         let mut problem = None;
         loop {
             let now = requests();
@@ -425,11 +428,19 @@ impl LiveWeights {
             }
             let rest = if why.is_some() { REST } else { LOOK };
             let why = why.or_else(|| self.failing.values().next().cloned());
-            if why != problem {
+            let is_new = why != problem;
+            if is_new {
                 self.progress.set_problem(why.clone());
                 problem = why;
             }
-            if !passed.unwrap_or(false) {
+            let has_more = passed.unwrap_or(false);
+            if (has_more || is_new || self.queue.longest() != waiting)
+                && let Some(gateway) = gateway.upgrade()
+            {
+                gateway.training_changed(&self.training.plan.model);
+            }
+            waiting = self.queue.longest();
+            if !has_more {
                 tokio::time::sleep(rest).await;
             }
         }
