@@ -5,6 +5,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
+/// Comments of a stream of events, one after 15 seconds without an event each, before a wait for an event is given up.
+#[allow(dead_code, reason = "each suite uses its part")]
+const SILENCE: usize = 4;
+
 /// An answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
@@ -81,6 +85,24 @@ impl Sent {
             seen.push(char::from(byte[0]));
         }
         seen
+    }
+
+    /// Waits for an event of a stream whose name ends so. `false`: the stream has ended. Panics if nothing happens for a minute.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn event(&mut self, ending: &str) -> bool {
+        let (mut line, mut silence) = (String::new(), 0);
+        loop {
+            line.clear();
+            if self.reader.read_line(&mut line).unwrap() == 0 {
+                return false;
+            }
+            match line.trim_end() {
+                ": keep-alive" if silence == SILENCE => panic!("no event {ending}"),
+                ": keep-alive" => silence += 1,
+                line if line.starts_with("event: ") && line.ends_with(ending) => return true,
+                _ => {}
+            }
+        }
     }
 
     /// Reads to the end of the connection.

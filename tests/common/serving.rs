@@ -1,6 +1,7 @@
 //! `clawhost serve` as a child process.
 
 use crate::bench::Bench;
+use crate::client::request;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Output, Stdio};
 
@@ -45,6 +46,19 @@ impl Served {
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn id(&self) -> u32 {
         self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// What a test sees at once, and again after each change of the models or of the weights that learn.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn changes<T>(&self, bench: &Bench, mut look: impl FnMut() -> T) -> impl Iterator<Item = T> {
+        let key = std::fs::read_to_string(bench.data.path().join("admin.key")).unwrap();
+        let mut events = request("GET", &self.address, "/v1/events", &[("x-api-key", key.trim())], b"");
+        events.read_until(": clawhost events\n\n");
+        let mut is_first = true;
+        std::iter::from_fn(move || {
+            let has_changed = std::mem::take(&mut is_first) || events.event("_changed");
+            has_changed.then(&mut look)
+        })
     }
 
     /// Ends it like a system that shuts down.

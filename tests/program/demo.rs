@@ -6,7 +6,6 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 #[cfg(target_os = "linux")]
 use std::num::NonZero;
-use std::time::Duration;
 
 impl Bench {
     fn demo(&self, more: &[&str]) -> Command {
@@ -307,13 +306,14 @@ fn in_a_log_a_demo_says_how_far_it_is_every_few_seconds() {
     assert!(lines.len() as u64 <= 2 + took / 5, "{} lines in {took} s: {told}", lines.len());
 }
 
-/// How often a page is looked at while a demo runs.
-const LOOK: Duration = Duration::from_millis(300);
+/// Sessions that end between two looks at a page while a demo runs.
+const SESSIONS: usize = 100;
 
 /// What the page of a live demo shows, to somebody who follows the line that the demo says.
 struct Watching {
     /// Host and port.
     address: String,
+    key: String,
     /// Of a browser that has shown the key.
     cookie: String,
 }
@@ -333,7 +333,7 @@ impl Watching {
         let answer = request("POST", &address, "/dashboard/login", &form, format!("key={key}").as_bytes()).answer();
         assert_eq!(answer.status, 303, "{answer:?}");
         let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
-        Self { address, cookie }
+        Self { address, key: key.to_owned(), cookie }
     }
 
     /// A page. `None`: the gateway of the demo ends.
@@ -344,6 +344,17 @@ impl Watching {
         let asked = move || request("GET", &address, &path, &[("cookie", &cookie)], b"").answer();
         let answer = std::thread::spawn(asked).join().ok()?;
         (answer.status == 200).then_some(answer.body)
+    }
+
+    /// Waits until sessions have ended, or the gateway.
+    fn sessions_end(&self) {
+        let (address, key) = (self.address.clone(), self.key.clone());
+        let waits = move || {
+            let mut events = request("GET", &address, "/v1/events", &[("x-api-key", &key)], b"");
+            (0..SESSIONS).all(|_| events.event("session_ended"))
+        };
+        // A gateway that has ended takes no connection: there is nothing to wait for.
+        let _ = std::thread::spawn(waits).join();
     }
 }
 
@@ -360,7 +371,7 @@ fn the_live_demo_proves_that_a_gateway_learns_from_its_users_and_its_page_shows_
     let (mut playbook, mut sessions) = (String::new(), String::new());
     while let (Some(learned), Some(held)) = (watching.page("/dashboard/playbook"), watching.page("/dashboard")) {
         (playbook, sessions) = (learned, held);
-        std::thread::sleep(LOOK);
+        watching.sessions_end();
     }
     let output = child.wait_with_output().unwrap();
     let said = rest.join().unwrap();

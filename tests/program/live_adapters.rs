@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::client::{chat, request, send, user};
-use crate::live_weights::looks;
+use crate::live_weights::tries;
 use crate::serving::Served;
 use clawhost_model::TinyModel;
 use serde_json::json;
@@ -60,7 +60,8 @@ fn what_a_user_has_taught_answers_that_user_alone() {
     // Too few for a batch of their own, and sessions without a user have no adapter.
     session(&served, "ben-0", "up", BEN);
     (0..4).for_each(|number| drop(session(&served, &format!("none-{number}"), "up", &[])));
-    let ada = looks(|| version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
+    let ada =
+        served.changes(&bench, || version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
     assert_eq!((version(&served, BEN), version(&served, &[])), (base.clone(), base.clone()));
 
     // Another start serves the same, and a step by hand is one of a user.
@@ -68,14 +69,15 @@ fn what_a_user_has_taught_answers_that_user_alone() {
     let served = Served::start(&bench, &[&upstream]);
     assert_eq!((version(&served, ADA), version(&served, BEN)), (ada.clone(), base.clone()));
     session(&served, "ben-1", "down", BEN);
-    let mut steps = looks(|| bench.json(&["train-step", "--upstream", &upstream]));
+    let mut steps = tries(|| bench.json(&["train-step", "--upstream", &upstream]));
     let step = steps.find(|step| !step["train_step"].is_null()).expect("two sessions of ben wait");
     assert_eq!(
         (&step["train_step"]["scope"], &step["train_step"]["sessions"], &step["train_step"]["version"]),
         (&json!("user:/ben"), &json!(2), &json!(1)),
         "{step}"
     );
-    let ben = looks(|| version(&served, BEN)).find(|version| *version != base).expect("an adapter of ben");
+    let ben =
+        served.changes(&bench, || version(&served, BEN)).find(|version| *version != base).expect("an adapter of ben");
     assert_eq!((version(&served, ADA), version(&served, &[])), (ada.clone(), base.clone()));
     assert_ne!(ben, ada);
 
@@ -86,10 +88,16 @@ fn what_a_user_has_taught_answers_that_user_alone() {
     bench.refused(&["model", "log", "x"], &["no model x has learned from live sessions; there is m"]);
     bench.refused(&["model", "rollback", "m", "--to", "0"], &["has an adapter for each scope; name the scope"]);
     bench.json(&["model", "rollback", "m", "--to", "0", "--scope", "user:/ada"]);
-    looks(|| version(&served, ADA)).find(|version| *version == base).expect("the configured weights answer again");
+    served
+        .changes(&bench, || version(&served, ADA))
+        .find(|version| *version == base)
+        .expect("the configured weights answer again");
     assert_eq!(version(&served, BEN), ben);
     bench.json(&["model", "rollback", "m", "--to", "1", "--scope", "user:/ada"]);
-    looks(|| version(&served, ADA)).find(|version| *version == ada).expect("the adapter answers again");
+    served
+        .changes(&bench, || version(&served, ADA))
+        .find(|version| *version == ada)
+        .expect("the adapter answers again");
     let output = served.terminate();
     assert!(!stderr(&output).contains("do not learn"), "{}", stderr(&output));
 }
@@ -112,7 +120,8 @@ fn adapters_answer_for_their_own_model_alone() {
     for number in 0..4 {
         session(&served, &format!("ada-{number}"), if number % 2 == 0 { "up" } else { "down" }, ADA);
     }
-    let ada = looks(|| version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
+    let ada =
+        served.changes(&bench, || version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
     // The alias is given to another model, and back.
     serve("other");
     let reloaded = bench.out(&["reload"]);
@@ -138,7 +147,7 @@ fn an_adapter_that_cannot_be_read_holds_up_no_other() {
         }
     };
     let learns = |served: &Served, headers: &[(&str, &str)]| {
-        looks(|| version(served, headers)).find(|version| *version != base).expect("an adapter")
+        served.changes(&bench, || version(served, headers)).find(|version| *version != base).expect("an adapter")
     };
     teach(&served, "ada", ADA);
     learns(&served, ADA);
@@ -175,7 +184,7 @@ fn adapters_of_a_model_that_has_changed_do_not_answer() {
     (0..4).for_each(|number| {
         drop(session(&served, &format!("ada-{number}"), if number % 2 == 0 { "up" } else { "down" }, ADA));
     });
-    looks(|| version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
+    served.changes(&bench, || version(&served, ADA)).find(|version| *version != base).expect("an adapter of ada");
     let other = TinyModel { width: 16, layers: 1, heads: 2, seed: 6, ..TinyModel::default() };
     other.make().unwrap().write(&bench.data.path().join("tiny")).unwrap();
     let reloaded = bench.out(&["reload"]);

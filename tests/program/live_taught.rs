@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::client::{chat, request, send, user};
-use crate::live_weights::{listed, looks, next};
+use crate::live_weights::{listed, next, tries};
 use crate::serving::Served;
 use clawhost_model::{TinyModel, Vocabulary};
 use serde_json::json;
@@ -80,7 +80,7 @@ fn corrections_without_a_score_become_new_weights() {
     for number in 0..4 {
         session(&served, &format!("s-{number}"), "ada", json!({"correction": LESSON}));
     }
-    next(&served, &first);
+    next(&bench, &served, &first);
     let output = served.terminate();
     assert!(!stderr(&output).contains("is not learned from"), "{}", stderr(&output));
     let learned = read(&bench, "learned.json");
@@ -103,7 +103,7 @@ fn a_teacher_behind_an_endpoint_says_what_a_correction_changes() {
     let learned = |weights: &str| {
         configured(&bench, RL, &format!("{plan}{weights}"));
         // Learning begins anew each time, until the deadlines of all sessions have passed.
-        let mut steps = looks(|| {
+        let mut steps = tries(|| {
             let _ = std::fs::remove_dir_all(bench.data.path().join("live-weights"));
             bench.json(&["train-step", "--upstream", &upstream])["train_step"].clone()
         });
@@ -140,7 +140,7 @@ fn sessions_of_those_who_have_not_agreed_teach_nothing() {
     thumbs(&served, "ben");
     session(&served, "nobody-else", "cy", json!({"correction": LESSON}));
     thumbs(&served, "ada");
-    next(&served, &first);
+    next(&bench, &served, &first);
     served.terminate();
     let taught = read(&bench, "steps/1.json")["taught"].clone();
     let mut users = Vec::new();
@@ -160,9 +160,9 @@ fn weights_forget_a_user_and_an_operator_may_serve_them_all_the_same() {
     let served = Served::start(&bench, &[&upstream]);
     let base = listed(&served);
     thumbs(&served, "ben");
-    let of_ben = next(&served, &base);
+    let of_ben = next(&bench, &served, &base);
     thumbs(&served, "ada");
-    let of_both = next(&served, &of_ben);
+    let of_both = next(&bench, &served, &of_ben);
     served.terminate();
     let serves = |bench: &Bench| {
         let log = bench.json(&["model", "log", "m"]);
@@ -205,7 +205,7 @@ fn lessons_and_weights_are_learned_in_one_gateway() {
         let thumb = if number == 0 { "up" } else { "down" };
         session(&served, who, who, json!({"thumb": thumb, "correction": "Use metric units."}));
     }
-    next(&served, &first);
+    next(&bench, &served, &first);
     let key = std::fs::read_to_string(bench.data.path().join("admin.key")).unwrap();
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let body = format!("key={}", key.trim());
@@ -213,7 +213,7 @@ fn lessons_and_weights_are_learned_in_one_gateway() {
     let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
     let page = |path: &str| request("GET", &served.address, path, &[("cookie", &cookie)], &[]).answer().body;
     let has_lesson = |page: &String| page.contains("sessions still needed") && page.contains("Use metric units.");
-    looks(|| page("/dashboard/playbook")).find(has_lesson).expect("the lesson is on trial");
+    tries(|| page("/dashboard/playbook")).find(has_lesson).expect("the lesson is on trial");
     let training = page("/dashboard/training");
     assert!(training.contains("version 1 ") && training.contains("learned from live sessions"), "{training}");
     served.terminate();

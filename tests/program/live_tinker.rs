@@ -22,10 +22,10 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
     let served = Served::start(&bench, &[&upstream]);
     let first = listed(&served);
     sessions(&served, "one", &[]);
-    let second = next(&served, &first);
+    let second = next(&bench, &served, &first);
     assert_eq!(session(&served, "two-x", "up", &[]), second);
     sessions(&served, "two", &[]);
-    let third = next(&served, &second);
+    let third = next(&bench, &served, &second);
     let output = served.terminate();
     assert!(!stderr(&output).contains("do not learn"), "{}", stderr(&output));
     let version = |number: u64| {
@@ -43,7 +43,7 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
     let served = Served::start(&bench, &[&upstream]);
     assert_eq!(listed(&served), third);
     bench.out(&["model", "rollback", "m", "--to", "1"]);
-    assert_eq!(next(&served, &third), second);
+    assert_eq!(next(&bench, &served, &third), second);
     served.terminate();
 
     for (more, part) in [

@@ -7,18 +7,13 @@ use clawhost_model::TinyModel;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-/// How often a test looks for what a gateway does by itself, and the pause after each look: training runs only while nothing else wants the processor.
-const LOOKS: usize = 10_000;
-const PAUSE: Duration = Duration::from_millis(20);
+/// How often a test asks for what is not told by an event.
+const TRIES: usize = 3_000;
 
-/// What a test sees while training may take its time.
-pub(crate) fn looks<T>(mut look: impl FnMut() -> T) -> impl Iterator<Item = T> {
-    (0..LOOKS).map(move |_| {
-        std::thread::sleep(PAUSE);
-        look()
-    })
+/// The answers of a process or a page, asked for again and again.
+pub(crate) fn tries<T>(mut ask: impl FnMut() -> T) -> impl Iterator<Item = T> {
+    (0..TRIES).map(move |_| ask())
 }
 
 /// A folder with a small model, and the configuration of a gateway that trains it.
@@ -62,14 +57,14 @@ pub(crate) fn listed(served: &Served) -> String {
 }
 
 /// The version of the model when it is another one than before.
-pub(crate) fn next(served: &Served, before: &str) -> String {
-    let mut looks = looks(|| listed(served));
-    looks.find(|version| version != before).unwrap_or_else(|| panic!("still {before}"))
+pub(crate) fn next(bench: &Bench, served: &Served, before: &str) -> String {
+    let mut versions = served.changes(bench, || listed(served));
+    versions.find(|version| version != before).unwrap_or_else(|| panic!("still {before}"))
 }
 
 /// One step by hand, when the sessions may be taken.
 fn step(bench: &Bench, upstream: &str) -> Value {
-    let mut steps = looks(|| bench.json(&["train-step", "--upstream", upstream]));
+    let mut steps = tries(|| bench.json(&["train-step", "--upstream", upstream]));
     steps.find(|step| !step["train_step"].is_null()).expect("sessions wait")
 }
 
@@ -104,10 +99,10 @@ fn sessions_with_thumbs_become_new_weights_and_no_request_waits_for_them() {
     // What its client keeps out of learning teaches nothing.
     sessions(&served, "kept-out", &[("x-no-train", "1")]);
     sessions(&served, "one", &[]);
-    let second = next(&served, &first);
+    let second = next(&bench, &served, &first);
     assert_eq!(session(&served, "two-x", "up", &[]), second);
     sessions(&served, "two", &[]);
-    let third = next(&served, &second);
+    let third = next(&bench, &served, &second);
     stops.store(true, Ordering::Relaxed);
     assert!(busy.join().unwrap() > 0);
     let output = served.terminate();
@@ -147,9 +142,9 @@ fn an_adapter_goes_on_from_its_last_version_and_the_weights_below_it_stay() {
     let served = Served::start(&bench, &[&upstream]);
     let first = listed(&served);
     sessions(&served, "one", &[]);
-    let second = next(&served, &first);
+    let second = next(&bench, &served, &first);
     sessions(&served, "two", &[]);
-    next(&served, &second);
+    next(&bench, &served, &second);
     served.terminate();
     let weights = |version: u64, file: &str| {
         let folder = bench.data.path().join(format!("live-weights/m/versions/{version}/tiny"));
@@ -191,7 +186,10 @@ fn a_step_that_diverges_leaves_the_weights_and_is_not_taken_again() {
     let served = Served::start(&bench, &[&upstream]);
     let before = listed(&served);
     sessions(&served, "one", &[]);
-    let file = looks(|| learned(&bench)).find(|file| file["versions"].as_array().unwrap().len() == 2).expect("a step");
+    let file = served
+        .changes(&bench, || learned(&bench))
+        .find(|file| file["versions"].as_array().unwrap().len() == 2)
+        .expect("a step");
     assert_eq!((&file["serves"], &file["versions"][1]["is_kept"]), (&json!(0), &json!(false)), "{file}");
     assert!(file["versions"][1]["note"].as_str().unwrap().contains("use a smaller rate"), "{file}");
     assert_eq!(listed(&served), before);

@@ -9,15 +9,11 @@ use clawhost_model::TinyModel;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// The names under which systems have the browser.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// The router of the page.
 const ROUTER: &str = include_str!("../../host/gateway/src/dashboard/mod.rs");
-/// How often a test looks for what a gateway does by itself, and the pause after each look.
-const LOOKS: usize = 3_000;
-const PAUSE: Duration = Duration::from_millis(20);
 /// Weights that learn by steps by hand alone: a batch is never complete.
 const WEIGHTS: &str = "[weights]\nmodel = \"tutor\"\nfrom = [\"all\"]\nbatch = 64\ndeadline_seconds = 1\nrate = 0.001\nadapter_rank = 0\n";
 
@@ -151,10 +147,11 @@ impl Site {
             self.teach(&format!("{first}-{number}"), if number % 2 == 0 { "up" } else { "down" });
         }
         // Sessions count a second after their end. The page says how many do.
-        self.looks(|| self.page("/dashboard/training").contains("> 4 of 64<").then_some(()));
+        self.becomes(|| self.page("/dashboard/training").contains("> 4 of 64<"));
         let step = self.bench.json(&["train-step"]);
         assert_eq!(step["train_step"]["sessions"], 4, "{step}");
-        self.looks(|| Some(self.version()).filter(|version| *version != before))
+        self.becomes(|| self.version() != before);
+        self.version()
     }
 
     /// A session of the model that learns, with a thumb.
@@ -174,12 +171,9 @@ impl Site {
         tutor.unwrap_or_else(|| panic!("{models}"))["version"].as_str().unwrap().to_owned()
     }
 
-    fn looks<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
-        let mut looks = (0..LOOKS).map(|_| {
-            std::thread::sleep(PAUSE);
-            look()
-        });
-        looks.find_map(|seen| seen).expect("it happens by itself")
+    /// Waits for what the gateway does by itself.
+    fn becomes(&self, holds: impl FnMut() -> bool) {
+        assert!(self.served.changes(&self.bench, holds).any(|holds| holds), "the gateway has ended");
     }
 }
 
@@ -219,5 +213,5 @@ fn weights_that_have_learned_are_shown_and_an_earlier_version_answers_again_afte
     site.teach("three", "up");
     site.browse("page_weights.mjs", 17);
     site.has_pictures(&["training"]);
-    site.looks(|| (site.version() == first).then_some(()));
+    site.becomes(|| site.version() == first);
 }
