@@ -72,8 +72,10 @@ fn with_little_memory_a_step_uses_smaller_pieces_and_one_that_never_fits_is_an_e
     assert_eq!(again, [1; 6], "later steps use the smaller pieces at once");
     let right = enough.pending().unwrap();
     for (name, gradient) in short.pending().unwrap() {
+        let largest = right[&name].iter().fold(0.0_f32, |most, one| most.max(one.abs()));
         let pairs = gradient.iter().zip(&right[&name]).map(|(one, other)| (one - other).abs());
-        assert!(pairs.fold(0.0, f32::max) < 1e-5, "{name}: nothing was added twice");
+        // Sums in another order differ by rounding.
+        assert!(pairs.fold(0.0, f32::max) <= 1e-4 * largest, "{name}: nothing was added twice");
     }
 
     let ([first, _], _, mut nothing) = cramped(0);
