@@ -4,9 +4,8 @@ use crate::document::{self, Document, Format};
 use crate::gateway_file::{GATEWAY_FILE, GatewayFile, LogSection, RedactionSection};
 use crate::served_models::key_of_file;
 use crate::{AppError, GATEWAY_LISTEN, RequestError, masked};
-use clawhost_core::escaped;
+use clawhost_core::{escaped, nearest};
 use clawhost_gateway::{RecordPolicy, SessionsLimits};
-use clawhost_run_config::nearest;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

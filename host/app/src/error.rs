@@ -1,8 +1,8 @@
 //! The error of every operation: one type for all front ends, with a code, a kind and structured hints.
 
-use crate::RequestError;
 use crate::data::ForgetError;
 use crate::live::MemoryError;
+use crate::{FolderError, NotGranted, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_gateway::GatewayError;
@@ -44,6 +44,12 @@ pub enum AppError {
     /// The request is invalid here.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The folder of a plugin cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A plugin asks for what is not granted.
+    #[error(transparent)]
+    NotGranted(#[from] NotGranted),
     /// Something cannot be remembered or forgotten.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -137,6 +143,8 @@ impl AppError {
         match self {
             Self::Option(wrong) => wrong.error.kind(),
             Self::Request(_)
+            | Self::Folder(_)
+            | Self::NotGranted(_)
             | Self::Memory(_)
             | Self::Forget(_)
             | Self::Spec(_)
@@ -175,6 +183,8 @@ impl AppError {
         match self {
             Self::Option(wrong) => wrong.error.code(),
             Self::Request(error) => error.code(),
+            Self::Folder(error) => error.code(),
+            Self::NotGranted(_) => "not_granted",
             Self::Memory(_) => "memory",
             Self::Forget(_) => "forget",
             Self::Spec(_) => "specification",
@@ -200,6 +210,8 @@ impl AppError {
                 wrong.error.hints().into_iter().map(|hint| hint.of_option(wrong.key.name())).collect()
             }
             Self::Request(error) => error.hints(),
+            Self::Folder(error) => error.hints(),
+            Self::NotGranted(error) => error.hints(),
             Self::Memory(MemoryError::Unknown { .. }) => vec![Hint::command("memory list SCOPE", "shows what it has")],
             Self::Memory(MemoryError::Nowhere(_)) => vec![Hint::command("memory list", "shows the scopes")],
             Self::Memory(_) => Vec::new(),

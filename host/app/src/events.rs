@@ -32,6 +32,13 @@ pub enum Warning {
         /// The plugin.
         plugin: String,
     },
+    /// What a plugin may use.
+    Grants {
+        /// The plugin.
+        plugin: String,
+        /// As `kv`, or `llm:judge=openai:MODEL`.
+        grants: Vec<String>,
+    },
     /// A plugin imports models and has no grant.
     NoModelGranted {
         /// The plugin.

@@ -4,9 +4,9 @@ use crate::connect::KeyName;
 use crate::live::{LearningSection, LiveMode, ScoringSection, ShadowSection, SkillsSection, WeightsSection};
 use crate::routers::router_name;
 use crate::{AppError, RequestError};
+use clawhost_core::did_you_mean;
 use clawhost_gateway::{RecordPolicy, Redaction, RedactionSettings};
 use clawhost_providers::Prices;
-use clawhost_run_config::nearest;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -181,13 +181,6 @@ impl ModelSection {
     pub fn prices(&self) -> Option<Prices> {
         Some(Prices { input: self.price_in_per_million?, output: self.price_out_per_million? })
     }
-}
-
-/// What an unknown key was probably meant to be: the message names it first, and those that there are behind it.
-fn did_you_mean(message: &str) -> String {
-    let mut names = message.split('`').skip(1).step_by(2);
-    let known = names.next().filter(|_| message.starts_with("unknown field")).and_then(|name| nearest(name, names));
-    known.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
 impl GatewayFile {

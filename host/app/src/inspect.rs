@@ -3,6 +3,7 @@
 use crate::compiling::announced;
 use crate::events::EventSink;
 use crate::host::host;
+use crate::plugin_folder::read_plugin;
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
@@ -16,7 +17,7 @@ use std::path::Path;
 pub struct Inspected {
     /// The plugin.
     pub plugin: Inspection,
-    /// The limits of this host.
+    /// The limits of this host, lowered to those of the plugin.
     pub limits: Limits,
 }
 
@@ -33,7 +34,11 @@ pub async fn inspect(
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
-    let bytes = host.read(Path::new(&plugin.path))?;
+    let bytes = read_plugin(&host, &plugin.path)?;
     let inspection = announced(&host, events, host.inspect(&plugin.path, &bytes)).await?;
-    Ok(Inspected { plugin: inspection, limits: host.limits().clone() })
+    let limits = match &inspection.manifest {
+        Some(manifest) => manifest.limits.lowered(manifest.plugin.kind, host.limits()),
+        None => host.limits().clone(),
+    };
+    Ok(Inspected { plugin: inspection, limits })
 }

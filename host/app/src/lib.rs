@@ -9,7 +9,9 @@
 //! Invariants: no command-line flag is named; errors carry a code, a kind and structured hints ([`AppError`]).
 
 mod admin_key;
+mod asked;
 mod background;
+mod bench;
 mod collect;
 mod compare;
 mod compiling;
@@ -46,6 +48,7 @@ mod outcome;
 mod own_models;
 pub mod playbooks;
 pub mod plot;
+mod plugin_folder;
 mod plugins;
 mod reload;
 mod replay;
@@ -76,12 +79,14 @@ mod watched_folder;
 mod workspace;
 
 pub use admin_key::known_admin_key;
+pub use asked::NotGranted;
 pub use background::{
     BackgroundGateway, ConfigurationState, FormerWeights, gateway_is_ready, reload_gateway, running_gateway,
     start_gateway, start_log, stop_gateway,
 };
+pub use bench::Bench;
 pub use clawhost_child::ChildProgram;
-pub use clawhost_engine::denied_alias;
+pub use clawhost_engine::{ModelGrants, denied_alias};
 pub use clawhost_gateway::{
     ACCESS_LOG, ClientKey, GatewayStats, MemoryItem, NewMemory, RecordPolicy, SessionEvent, dollars,
     return_freed_memory, usd_micros,
@@ -128,6 +133,7 @@ pub use models::{
 };
 pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
+pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use replay::{
     Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRecords, ReplayedRun, Tally, replay,

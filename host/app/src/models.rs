@@ -7,7 +7,7 @@ use crate::routers::{OpenRouter, RouterPlugins, router_name};
 use crate::tinker::{TinkerModel, TinkerVersion};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
 use clawhost_child::ChildProgram;
-use clawhost_core::{KnownSecrets, Llm, Secret, Teacher, TokenModel, Usage};
+use clawhost_core::{KnownSecrets, Llm, Secret, Teacher, TokenModel, Usage, nearest};
 use clawhost_engine::ModelGrants;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_gateway::ModelSource;
@@ -20,7 +20,7 @@ use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
     Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
 };
-use clawhost_run_config::{BudgetSpec, Grant, Key, nearest};
+use clawhost_run_config::{BudgetSpec, Grant, Key};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

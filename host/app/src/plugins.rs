@@ -2,15 +2,18 @@
 
 use crate::compiling::announced;
 use crate::events::{Event, EventSink, Warning};
+use crate::plugin_folder::read_plugin;
 use crate::{AppError, RequestError};
 use clawhost_core::{
     About, Attributes, Digest, Environment as _, ModelRouter as _, PluginIdentity, PluginStore, Reflector as _,
-    Reward as _, RoutingPlugin,
+    Reward as _, RoutingPlugin, nearest,
 };
-use clawhost_engine::{ComponentOutline, EnvironmentPlugin, Host, ModelGrants, RouterPlugin};
+use clawhost_engine::{
+    ComponentOutline, EnvironmentPlugin, Host, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin,
+};
 use clawhost_learning::Reflecting;
 use clawhost_play::ScoringRule;
-use clawhost_run_config::{Key, PluginSpec, RewardSpec, nearest};
+use clawhost_run_config::{Key, PluginSpec, RewardSpec};
 use clawhost_store::Store;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,11 +27,62 @@ pub(crate) async fn open_router(
     spec: &PluginSpec,
     events: &dyn EventSink,
 ) -> Result<(RouterPlugin, Vec<u8>), AppError> {
-    let bytes = host.read(Path::new(&spec.path))?;
+    let bytes = read_plugin(host, &spec.path)?;
     let router = announced(host, events, host.router(&spec.path, &bytes)).await?;
     check_options(router.about(), &spec.options)?;
     router.check_options(&spec.options).await?;
     Ok((router, bytes))
+}
+
+/// Loads an environment, and checks its options. Returns its component, too.
+///
+/// # Errors
+/// It cannot be read or loaded, or refuses the options.
+pub(crate) async fn load_environment(
+    host: &Host,
+    events: &dyn EventSink,
+    spec: &PluginSpec,
+    grants: ModelGrants,
+) -> Result<(EnvironmentPlugin, Vec<u8>), AppError> {
+    let bytes = read_plugin(host, &spec.path)?;
+    let environment = announced(host, events, host.environment(&spec.path, &bytes, grants)).await?;
+    check_options(&environment.description().about, &spec.options)?;
+    environment.check_options(&spec.options).await?;
+    Ok((environment, bytes))
+}
+
+/// The same for a reward.
+///
+/// # Errors
+/// As [`load_environment`].
+pub(crate) async fn load_reward(
+    host: &Host,
+    events: &dyn EventSink,
+    spec: &PluginSpec,
+    grants: ModelGrants,
+) -> Result<(RewardPlugin, Vec<u8>), AppError> {
+    let bytes = read_plugin(host, &spec.path)?;
+    let reward = announced(host, events, host.reward(&spec.path, &bytes, grants)).await?;
+    check_options(&reward.description().about, &spec.options)?;
+    reward.check_options(&spec.options).await?;
+    Ok((reward, bytes))
+}
+
+/// The same for a reflector.
+///
+/// # Errors
+/// As [`load_environment`].
+pub(crate) async fn load_reflector(
+    host: &Host,
+    events: &dyn EventSink,
+    spec: &PluginSpec,
+    grants: ModelGrants,
+) -> Result<(ReflectorPlugin, Vec<u8>), AppError> {
+    let bytes = read_plugin(host, &spec.path)?;
+    let reflector = announced(host, events, host.reflector(&spec.path, &bytes, grants)).await?;
+    check_options(reflector.about(), &spec.options)?;
+    reflector.check_options(&spec.options).await?;
+    Ok((reflector, bytes))
 }
 
 /// Loads plugins for one operation.
@@ -46,10 +100,7 @@ impl Plugins<'_> {
     }
 
     async fn open_environment(&self, spec: &PluginSpec) -> Result<EnvironmentPlugin, AppError> {
-        let bytes = self.host.read(Path::new(&spec.path))?;
-        let environment = self.load(self.host.environment(&spec.path, &bytes, self.grants.clone())).await?;
-        check_options(&environment.description().about, &spec.options)?;
-        environment.check_options(&spec.options).await?;
+        let (environment, bytes) = load_environment(self.host, self.events, spec, self.grants.clone()).await?;
         self.warn(environment.identity(), "environment", environment.outline()).await?;
         keep_plugin(self.store, environment.identity(), "environment", bytes).await?;
         Ok(environment)
@@ -64,10 +115,7 @@ impl Plugins<'_> {
         let mut rewards: Vec<ScoringRule> = Vec::new();
         let mut seen: Vec<(Digest, Attributes, Option<String>)> = Vec::new();
         for RewardSpec { plugin, weight, source, part } in specs {
-            let bytes = self.host.read(Path::new(&plugin.path))?;
-            let reward = self.load(self.host.reward(&plugin.path, &bytes, self.grants.clone())).await?;
-            check_options(&reward.description().about, &plugin.options)?;
-            reward.check_options(&plugin.options).await?;
+            let (reward, bytes) = load_reward(self.host, self.events, plugin, self.grants.clone()).await?;
             self.warn(reward.identity(), "reward", reward.outline()).await?;
             keep_plugin(self.store, reward.identity(), "reward", bytes).await?;
             let mut options = plugin.options.clone();
@@ -94,10 +142,7 @@ impl Plugins<'_> {
     }
 
     async fn open_reflector(&self, spec: &PluginSpec) -> Result<Reflecting, AppError> {
-        let bytes = self.host.read(Path::new(&spec.path))?;
-        let reflector = self.load(self.host.reflector(&spec.path, &bytes, self.grants.clone())).await?;
-        check_options(reflector.about(), &spec.options)?;
-        reflector.check_options(&spec.options).await?;
+        let (reflector, bytes) = load_reflector(self.host, self.events, spec, self.grants.clone()).await?;
         self.warn(reflector.identity(), "reflector", reflector.outline()).await?;
         keep_plugin(self.store, reflector.identity(), "reflector", bytes).await?;
         Ok(Reflecting { reflector: Arc::new(reflector), options: spec.options.clone() })
@@ -111,21 +156,9 @@ impl Plugins<'_> {
         Ok(RoutingPlugin { router: Arc::new(router), options: spec.options.clone() })
     }
 
-    /// Awaits the loading of a plugin, and reports if it is compiled.
-    async fn load<T>(&self, loading: impl Future<Output = T>) -> T {
-        announced(self.host, self.events, loading).await
-    }
-
-    /// Warns of missing permissions (calls will be denied with an error), and of other components with the plugin's
-    /// name and version.
+    /// Compares what the plugin asks for with what is granted, and warns of other components with its name and version.
     async fn warn(&self, plugin: &PluginIdentity, world: &str, outline: &ComponentOutline) -> Result<(), AppError> {
-        let name = &plugin.name;
-        if outline.wants("clawhost:kv/kv") && !self.grants.kv {
-            self.events.event(Event::Warning(Warning::KvNotGranted { plugin: name.to_owned() }));
-        }
-        if outline.wants("clawhost:llm/llm") && self.grants.models.is_empty() {
-            self.events.event(Event::Warning(Warning::NoModelGranted { plugin: name.to_owned() }));
-        }
+        crate::asked::compare(self.events, plugin, outline, self.grants)?;
         self.warn_of_namesakes(plugin, world).await
     }
 

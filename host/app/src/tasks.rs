@@ -1,9 +1,8 @@
 //! Lists the tasks of an environment, split by split.
 
-use crate::compiling::announced;
 use crate::events::EventSink;
 use crate::host::host;
-use crate::plugins::check_options;
+use crate::plugins::load_environment;
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
 use clawhost_core::{Attributes, Context, Environment, PluginIdentity, Split, Task};
@@ -91,11 +90,7 @@ pub async fn list_tasks(
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
-    let bytes = host.read(Path::new(&plugin.path))?;
-    let loading = host.environment(&plugin.path, &bytes, ModelGrants::default());
-    let environment = announced(&host, events, loading).await?;
-    check_options(&environment.description().about, &plugin.options)?;
-    environment.check_options(&plugin.options).await?;
+    let (environment, _) = load_environment(&host, events, plugin, ModelGrants::default()).await?;
     let wanted = split
         .as_ref()
         .map(|name| split_of(&environment.identity().name, &environment.description().splits, Some(name)))

@@ -28,6 +28,11 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
     writeln!(out, "{}{}", row("track"), inspection.interface)?;
     writeln!(out, "{}{}", row("digest"), inspection.digest)?;
     writeln!(out, "{}{} KiB", row("size"), inspection.size.div_ceil(1024))?;
+    if let Some(licence) =
+        inspection.manifest.as_ref().map(|manifest| &manifest.plugin.license).filter(|one| !one.is_empty())
+    {
+        writeln!(out, "{}{}", row("licence"), escaped(licence, 200))?;
+    }
     if !about.features.is_empty() {
         writeln!(out, "{}{}", row("features"), about.features.join(", "))?;
     }
@@ -50,12 +55,24 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
         writeln!(out, "{}{}={}: {}", row("option"), option.name, option.default_value, option.summary)?;
     }
     for permission in &inspection.permissions {
+        // A manifest names its grants, below.
         let grant = permission
             .grant
             .as_ref()
+            .filter(|_| inspection.manifest.is_none())
             .map(|grant| format!("  \x1b[33mneeds --grant {grant}\x1b[0m"))
             .unwrap_or_default();
         writeln!(out, "{}{}: {}{grant}", row("imports"), permission.import, permission.allows)?;
+    }
+    if let Some(manifest) = &inspection.manifest {
+        let kv = manifest.grants.kv.then(|| ("kv".to_owned(), "kv".to_owned()));
+        let models = manifest.grants.llm.iter().map(|alias| {
+            let grant = format!("llm:{}", escaped(alias, 100));
+            (grant.clone(), format!("{grant}=SPEC"))
+        });
+        for (asked, grant) in kv.into_iter().chain(models) {
+            writeln!(out, "{}{asked}  \x1b[33mneeds --grant {grant}\x1b[0m", row("asks for"))?;
+        }
     }
     let memory = match inspection.world {
         "reward" | "router" => limits.reward_memory_bytes,

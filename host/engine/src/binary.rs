@@ -2,6 +2,7 @@
 
 use crate::EngineError;
 use clawhost_core::{Digest, Limits};
+use clawhost_package::{Kind, MANIFEST_BYTES, MANIFEST_SECTION, Manifest};
 use wasmparser::{Encoding, Parser, Payload};
 
 /// The kind of a plugin.
@@ -27,6 +28,16 @@ impl World {
             Self::Reward => "clawhost:reward/reward",
             Self::Reflector => "clawhost:reflector/reflector",
             Self::Router => "clawhost:router/router",
+        }
+    }
+
+    /// The kind of plugin, as manifests name it.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Environment => Kind::Environment,
+            Self::Reward => Kind::Reward,
+            Self::Reflector => Kind::Reflector,
+            Self::Router => Kind::Router,
         }
     }
 
@@ -69,7 +80,7 @@ const OFFERED_WASI: [&str; 6] =
     ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
 /// The outermost import and export sections of a component.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ComponentOutline {
     /// Digest of the file.
     pub digest: Digest,
@@ -81,6 +92,16 @@ pub struct ComponentOutline {
     pub interface: String,
     /// Imported interfaces with their versions.
     pub imports: Vec<String>,
+    /// Its manifest, if one was built in.
+    pub manifest: Option<Manifest>,
+}
+
+/// The outermost sections of a component.
+#[derive(Default)]
+struct Sections {
+    imports: Vec<String>,
+    exports: Vec<String>,
+    manifest: Option<Manifest>,
 }
 
 impl ComponentOutline {
@@ -93,7 +114,7 @@ impl ComponentOutline {
         if bytes.len() > limit {
             return Err(EngineError::TooLarge { name: name.to_owned(), size: bytes.len(), limit });
         }
-        let (imports, exports) = sections(name, bytes)?;
+        let Sections { imports, exports, manifest } = sections(name, bytes)?;
         let world = world(name, &exports)?;
         let interface = exports.iter().find(|export| interface_name(export) == world.interface());
         let interface = interface.cloned().unwrap_or_default();
@@ -114,7 +135,7 @@ impl ComponentOutline {
                 return Err(EngineError::UnknownImport { name: name.to_owned(), import: import.clone() });
             }
         }
-        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), world, interface, imports })
+        Ok(Self { digest: Digest::of(bytes), size: bytes.len(), world, interface, imports, manifest })
     }
 
     /// Whether it imports an interface, in any version.
@@ -168,8 +189,17 @@ fn listed(names: &[String]) -> String {
     format!("{}{and}", first.join(", "))
 }
 
-/// Names in the outermost import and export sections. Nested components and modules are skipped.
-fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), EngineError> {
+/// The manifest in a custom section.
+fn manifest(data: &[u8]) -> Result<Manifest, String> {
+    if data.len() as u64 > MANIFEST_BYTES {
+        return Err(format!("it has {} bytes, and {MANIFEST_BYTES} at most are read", data.len()));
+    }
+    let text = std::str::from_utf8(data).map_err(|error| error.to_string())?;
+    Manifest::parse(text).map_err(|error| error.to_string())
+}
+
+/// The outermost import and export sections, and the manifest. Nested components and modules are skipped.
+fn sections(name: &str, bytes: &[u8]) -> Result<Sections, EngineError> {
     if !bytes.starts_with(b"\0asm") {
         let what = match bytes {
             [] => "the file is empty",
@@ -180,8 +210,7 @@ fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), Engi
         };
         return Err(EngineError::NotWasm { name: name.to_owned(), what: what.to_owned() });
     }
-    let mut imports = Vec::new();
-    let mut exports = Vec::new();
+    let mut found = Sections::default();
     let mut depth = 0u32;
     let damaged = |error: wasmparser::BinaryReaderError| EngineError::Damaged {
         name: name.to_owned(),
@@ -197,16 +226,23 @@ fn sections(name: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), Engi
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
-                    imports.push(clawhost_core::escaped(import.map_err(damaged)?.name.name, NAME_BYTES));
+                    found.imports.push(clawhost_core::escaped(import.map_err(damaged)?.name.name, NAME_BYTES));
                 }
             }
             Payload::ComponentExportSection(section) if depth == 0 => {
                 for export in section {
-                    exports.push(clawhost_core::escaped(export.map_err(damaged)?.name.name, NAME_BYTES));
+                    found.exports.push(clawhost_core::escaped(export.map_err(damaged)?.name.name, NAME_BYTES));
                 }
+            }
+            Payload::CustomSection(section) if depth == 0 && section.name() == MANIFEST_SECTION => {
+                let refused = |why: String| EngineError::Manifest { name: name.to_owned(), why };
+                if found.manifest.is_some() {
+                    return Err(refused("there are two of them".to_owned()));
+                }
+                found.manifest = Some(manifest(section.data()).map_err(refused)?);
             }
             _ => {}
         }
     }
-    Ok((imports, exports))
+    Ok(found)
 }

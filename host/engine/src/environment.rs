@@ -4,7 +4,7 @@ use crate::binary::ComponentOutline;
 use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
-use crate::host::{HostInner, Prepared};
+use crate::host::{PluginHost, Prepared};
 use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use wasmtime::component::ResourceAny;
 
 /// A loaded environment plugin.
 pub struct EnvironmentPlugin {
-    host: Arc<HostInner>,
+    host: PluginHost,
     engine: Engine,
     pre: EnvironmentPluginPre<crate::state::State>,
     outline: ComponentOutline,
@@ -52,12 +52,7 @@ fn env_error(plugin: &PluginIdentity, export: &str, error: wit::EnvError) -> Fai
 }
 
 impl EnvironmentPlugin {
-    pub(crate) async fn load(
-        host: Arc<HostInner>,
-        name: &str,
-        prepared: Prepared,
-        grants: ModelGrants,
-    ) -> Result<Self, EngineError> {
+    pub(crate) async fn load(name: &str, prepared: Prepared, grants: ModelGrants) -> Result<Self, EngineError> {
         let misfit = |error| EngineError::misfit(name, &error);
         let pre = EnvironmentPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
@@ -73,8 +68,9 @@ impl EnvironmentPlugin {
             },
             splits: Vec::new(),
         };
+        let grants = grants.asked_for(&prepared.outline);
         let mut plugin = Self {
-            host,
+            host: prepared.host,
             engine: prepared.engine,
             pre,
             outline: prepared.outline,

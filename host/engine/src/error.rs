@@ -112,6 +112,14 @@ pub enum EngineError {
         /// The limit.
         limit: usize,
     },
+    /// The manifest that was built into the component cannot be used.
+    #[error("{name}: the claw.toml in it cannot be used: {why}; mend claw.toml and build the plugin again")]
+    Manifest {
+        /// The plugin.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// The component does not match its world.
     #[error("{name}: does not fit its world: {message}; rebuild it with the SDK of this version")]
     Misfit {
@@ -201,6 +209,7 @@ impl EngineError {
             Self::WrongTrack { .. } => "plugin-wrong-track",
             Self::UnknownImport { .. } => "plugin-unknown-import",
             Self::TooManyImports { .. } => "plugin-too-many-imports",
+            Self::Manifest { .. } => "plugin-manifest",
             Self::Misfit { .. } => "plugin-misfit",
             Self::TooMuch { .. } => "plugin-too-complex",
             Self::Compiler(_) => "compiler",

@@ -21,6 +21,15 @@ impl ModelGrants {
         Grants { kv: self.kv, models }
     }
 
+    /// What a plugin gets: of what is granted, that for which its manifest asks. One without a manifest gets all.
+    pub(crate) fn asked_for(mut self, component: &ComponentOutline) -> Self {
+        if let Some(manifest) = &component.manifest {
+            self.kv &= manifest.grants.kv;
+            self.models.retain(|alias, _| manifest.grants.llm.contains(alias));
+        }
+        self
+    }
+
     /// The part that a component can use: a grant for something that it does not import is ignored.
     pub(crate) fn used_by(&self, component: &ComponentOutline) -> Grants {
         let mut grants = self.names();

@@ -58,7 +58,7 @@ pub(crate) struct ConfiguredEngine {
 }
 
 pub(crate) struct HostInner {
-    pub(crate) limits: Arc<Limits>,
+    limits: Arc<Limits>,
     pooled: Option<ConfiguredEngine>,
     on_demand: ConfiguredEngine,
     cache: Option<Cache>,
@@ -66,15 +66,24 @@ pub(crate) struct HostInner {
     compiling: watch::Sender<Option<Compiling>>,
     compiler: Compiler,
     allow_interpreters: bool,
-    pub(crate) admission: Arc<Semaphore>,
-    pub(crate) memory: Arc<HostMemory>,
-    pub(crate) lane: Arc<SlowLane>,
+    admission: Arc<Semaphore>,
+    memory: Arc<HostMemory>,
+    lane: Arc<SlowLane>,
     slots: usize,
     _ticker: Ticker,
 }
 
+/// What one plugin has of the host: its limits, which its manifest may have lowered, and a share of memory and processors.
+pub(crate) struct PluginHost {
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) admission: Arc<Semaphore>,
+    pub(crate) memory: Arc<HostMemory>,
+    pub(crate) lane: Arc<SlowLane>,
+}
+
 /// A checked and linked component, ready to be instantiated.
 pub(crate) struct Prepared {
+    pub(crate) host: PluginHost,
     pub(crate) outline: ComponentOutline,
     pub(crate) pre: InstancePre<State>,
     pub(crate) engine: Engine,
@@ -197,8 +206,7 @@ impl Host {
         bytes: &[u8],
         grants: ModelGrants,
     ) -> Result<EnvironmentPlugin, EngineError> {
-        EnvironmentPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Environment).await?, grants)
-            .await
+        EnvironmentPlugin::load(name, self.prepare(name, bytes, World::Environment).await?, grants).await
     }
 
     /// Loads a reward.
@@ -206,7 +214,7 @@ impl Host {
     /// # Errors
     /// It is not a reward, does not match its world, or fails to describe itself.
     pub async fn reward(&self, name: &str, bytes: &[u8], grants: ModelGrants) -> Result<RewardPlugin, EngineError> {
-        RewardPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reward).await?, grants).await
+        RewardPlugin::load(name, self.prepare(name, bytes, World::Reward).await?, grants).await
     }
 
     /// Loads a reflector.
@@ -219,7 +227,7 @@ impl Host {
         bytes: &[u8],
         grants: ModelGrants,
     ) -> Result<ReflectorPlugin, EngineError> {
-        ReflectorPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Reflector).await?, grants).await
+        ReflectorPlugin::load(name, self.prepare(name, bytes, World::Reflector).await?, grants).await
     }
 
     /// Loads a router. It gets no grants.
@@ -227,7 +235,7 @@ impl Host {
     /// # Errors
     /// It is not a router, does not match its world, or fails to describe itself.
     pub async fn router(&self, name: &str, bytes: &[u8]) -> Result<RouterPlugin, EngineError> {
-        RouterPlugin::load(self.0.clone(), name, self.prepare(name, bytes, World::Router).await?).await
+        RouterPlugin::load(name, self.prepare(name, bytes, World::Router).await?).await
     }
 
     async fn prepare(&self, name: &str, bytes: &[u8], wanted: World) -> Result<Prepared, EngineError> {
@@ -252,7 +260,18 @@ impl Host {
             }
         };
         let pre = bench.linker.instantiate_pre(&component).map_err(|error| EngineError::misfit(name, &error))?;
-        Ok(Prepared { outline, pre, engine: bench.engine.clone() })
+        Ok(Prepared { host: self.plugin_host(&outline), outline, pre, engine: bench.engine.clone() })
+    }
+
+    fn plugin_host(&self, outline: &ComponentOutline) -> PluginHost {
+        let HostInner { limits, admission, memory, lane, .. } = &*self.0;
+        let limits = match &outline.manifest {
+            Some(manifest) if !manifest.limits.is_empty() => {
+                Arc::new(manifest.limits.lowered(outline.world.kind(), limits))
+            }
+            _ => limits.clone(),
+        };
+        PluginHost { limits, admission: admission.clone(), memory: memory.clone(), lane: lane.clone() }
     }
 
     /// The compiled component, from the cache or newly compiled. `None`: it does not fit the slots of this engine's pool.

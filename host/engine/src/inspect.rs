@@ -4,6 +4,7 @@ use crate::{ComponentOutline, EngineError, Host, ModelGrants};
 use clawhost_core::{
     About, Environment as _, GIVES, ModelRouter as _, READS, Reflector as _, Reward as _, RewardScope, Split,
 };
+use clawhost_package::Manifest;
 use serde::Serialize;
 
 /// A permission that a plugin requests.
@@ -50,6 +51,9 @@ pub struct Inspection {
     pub reads: Vec<String>,
     /// The requested permissions.
     pub permissions: Vec<Permission>,
+    /// The manifest that was built in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Manifest>,
 }
 
 fn permission(import: &str) -> Permission {
@@ -117,6 +121,7 @@ impl Host {
             source: judged.map(|(source, _)| source),
             scope: judged.map(|(_, scope)| scope),
             permissions: outline.imports.iter().map(|import| permission(import)).collect(),
+            manifest: outline.manifest,
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::call::Deadline;
 use crate::failure;
 use crate::grants::ModelGrants;
-use crate::host::HostInner;
+use crate::host::PluginHost;
 use crate::state::{Memory, State, on_tick};
 use clawhost_core::Failure;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl InstanceLease {
     /// Waits for a permit, then creates a store. A task that holds a permit does not wait for another one without a deadline,
     /// so there is no deadlock.
     pub(crate) async fn take(
-        host: &HostInner,
+        host: &PluginHost,
         engine: &Engine,
         memory_bytes: usize,
         seed: u64,

@@ -5,7 +5,7 @@ use crate::binary::ComponentOutline;
 use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
-use crate::host::{HostInner, Prepared};
+use crate::host::{PluginHost, Prepared};
 use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ use wasmtime::Engine;
 
 /// A loaded reflector plugin.
 pub struct ReflectorPlugin {
-    host: Arc<HostInner>,
+    host: PluginHost,
     engine: Engine,
     pre: ReflectorPluginPre<crate::state::State>,
     outline: ComponentOutline,
@@ -52,12 +52,7 @@ fn reflect_error(plugin: &PluginIdentity, export: &str, error: wit::ReflectError
 }
 
 impl ReflectorPlugin {
-    pub(crate) async fn load(
-        host: Arc<HostInner>,
-        name: &str,
-        prepared: Prepared,
-        grants: ModelGrants,
-    ) -> Result<Self, EngineError> {
+    pub(crate) async fn load(name: &str, prepared: Prepared, grants: ModelGrants) -> Result<Self, EngineError> {
         let misfit = |error| EngineError::misfit(name, &error);
         let pre = ReflectorPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
@@ -70,8 +65,9 @@ impl ReflectorPlugin {
             options: Vec::new(),
             extra: Vec::new(),
         };
+        let grants = grants.asked_for(&prepared.outline);
         let mut plugin = Self {
-            host,
+            host: prepared.host,
             engine: prepared.engine,
             pre,
             outline: prepared.outline,

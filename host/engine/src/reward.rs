@@ -4,7 +4,7 @@ use crate::binary::ComponentOutline;
 use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
-use crate::host::{HostInner, Prepared};
+use crate::host::{PluginHost, Prepared};
 use crate::instance::InstanceLease;
 use crate::{EngineError, convert, failure};
 use async_trait::async_trait;
@@ -23,7 +23,7 @@ const LARGEST_BOUND: f64 = 1.0;
 
 /// A loaded reward plugin.
 pub struct RewardPlugin {
-    host: Arc<HostInner>,
+    host: PluginHost,
     engine: Engine,
     pre: RewardPluginPre<crate::state::State>,
     outline: ComponentOutline,
@@ -54,12 +54,7 @@ fn reward_error(plugin: &PluginIdentity, export: &str, error: wit::RewardError) 
 }
 
 impl RewardPlugin {
-    pub(crate) async fn load(
-        host: Arc<HostInner>,
-        name: &str,
-        prepared: Prepared,
-        grants: ModelGrants,
-    ) -> Result<Self, EngineError> {
+    pub(crate) async fn load(name: &str, prepared: Prepared, grants: ModelGrants) -> Result<Self, EngineError> {
         let misfit = |error| EngineError::misfit(name, &error);
         let pre = RewardPluginPre::new(prepared.pre).map_err(misfit)?;
         let identity =
@@ -79,8 +74,9 @@ impl RewardPlugin {
             source: RewardSource::Outcome,
             scope: RewardScope::Each,
         };
+        let grants = grants.asked_for(&prepared.outline);
         let mut plugin = Self {
-            host,
+            host: prepared.host,
             engine: prepared.engine,
             pre,
             outline: prepared.outline,

@@ -5,7 +5,7 @@ use crate::binary::ComponentOutline;
 use crate::call;
 use crate::check::Check;
 use crate::grants::ModelGrants;
-use crate::host::{HostInner, Prepared};
+use crate::host::{PluginHost, Prepared};
 use crate::instance::InstanceLease;
 use crate::state::State;
 use crate::{EngineError, convert, failure};
@@ -22,7 +22,7 @@ use wasmtime::Engine;
 
 /// A loaded router plugin.
 pub struct RouterPlugin {
-    host: Arc<HostInner>,
+    host: PluginHost,
     engine: Engine,
     pre: RouterPluginPre<State>,
     outline: ComponentOutline,
@@ -51,11 +51,11 @@ fn route_error(plugin: &PluginIdentity, export: &str, error: wit::RouteError) ->
 }
 
 impl RouterPlugin {
-    pub(crate) async fn load(host: Arc<HostInner>, name: &str, prepared: Prepared) -> Result<Self, EngineError> {
-        let pre = RouterPluginPre::new(prepared.pre).map_err(|error| EngineError::misfit(name, &error))?;
+    pub(crate) async fn load(name: &str, prepared: Prepared) -> Result<Self, EngineError> {
+        let pre = RouterPluginPre::new(prepared.pre.clone()).map_err(|error| EngineError::misfit(name, &error))?;
         let identity =
             PluginIdentity { name: name.to_owned(), version: "?".to_owned(), digest: prepared.outline.digest };
-        let (engine, outline) = (prepared.engine, prepared.outline);
+        let Prepared { host, outline, engine, .. } = prepared;
         let mut plugin = Self { host, engine, pre, outline, identity, about: About::named(name) };
         let about = plugin.describe().await;
         plugin.about =

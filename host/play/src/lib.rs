@@ -11,6 +11,7 @@
 //! * A failure is counted, never scored. A run whose failures exceed its budget stops.
 //! * Equal plans and equal model answers give equal reports, whatever the concurrency.
 
+mod alone;
 mod basis;
 mod branch;
 mod compare;
@@ -35,6 +36,7 @@ mod tools;
 mod tries;
 mod unread;
 
+pub use alone::{Alone, play_alone, play_watched};
 pub use basis::{Basis, BasisPart, BasisReward, Conditions, run_digest};
 pub use compare::Difference;
 pub use contrast::{Cells, Contrast, Design, contrast};
@@ -44,6 +46,7 @@ pub use guidance::{GroupSlot, Guidance};
 pub use interval::{Interval, mean_interval};
 pub use mixture::{Environments, Mixture, Part};
 pub use plan::{Cancel, Plan};
+pub use play::OnTurn;
 pub use policy::ChatPolicy;
 pub use records::{check_episode, check_run};
 pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};

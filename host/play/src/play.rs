@@ -8,7 +8,7 @@ use clawhost_core::{
     Attributes, Branch, Clock, Closing, Context, Digest, Ending, Environment, Episode, EpisodeHeader, EpisodeId,
     EpisodeOrigin, EpisodeRecorder, EpisodeRecords, Expectation, Failure, FailureKind, LiveEpisode, Message,
     ModelCallSource, ModelError, Observed, Opening, Origin, RecorderError, Role, RunId, Simulated, StartParams,
-    StateId, Status, Task, code,
+    StateId, Status, Task, Turn, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,12 @@ pub(crate) struct Player<'a> {
     pub(crate) policy: &'a ChatPolicy,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) cancel: &'a Cancel,
+    /// Looks at every turn when it is recorded.
+    pub(crate) watch: Option<&'a OnTurn<'a>>,
 }
+
+/// Looks at a turn, and at what the environment said after it.
+pub type OnTurn<'a> = dyn Fn(&Turn, &[Message]) + Sync + 'a;
 
 /// Plays an episode from beginning to end.
 pub(crate) async fn play(player: Player<'_>, assignment: Assignment) -> Played {
@@ -161,7 +166,11 @@ impl Player<'_> {
     /// Plays until this many turns are recorded; `None` if the episode is still running.
     pub(crate) async fn play_until(&self, scene: &mut Scene, until: u32) -> Option<Ending> {
         while scene.recording.turns().len() < until as usize {
+            let before = scene.recording.turns().len();
             let ended = self.turn(scene).await;
+            if let (Some(watch), Some(turn)) = (self.watch, scene.recording.turns().get(before)) {
+                watch(turn, scene.recording.pending());
+            }
             match ended {
                 Ok(Status::Running) => {}
                 Ok(Status::Terminated) => return Some(Ending::Terminated),

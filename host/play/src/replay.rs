@@ -71,7 +71,7 @@ pub async fn replay_episode(
         return ReplayOutcome::Differs(difference);
     }
     let cancel = Cancel::default();
-    let player = Player { environment, policy: &policy, clock, cancel: &cancel };
+    let player = Player { environment, policy: &policy, clock, cancel: &cancel, watch: None };
     let assignment = Assignment {
         run: recorded.run.clone(),
         id: recorded.id.clone(),

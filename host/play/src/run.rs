@@ -557,6 +557,6 @@ fn policy_seed(plan: &Plan, split: &str, index: u64, place: u64) -> u64 {
 impl RunContext {
     fn player<'a>(&'a self, environment: &'a dyn Environment) -> Player<'a> {
         let ports = &self.ports;
-        Player { environment, policy: &ports.policy, clock: ports.clock.as_ref(), cancel: &self.cancel }
+        Player { environment, policy: &ports.policy, clock: ports.clock.as_ref(), cancel: &self.cancel, watch: None }
     }
 }

@@ -4,7 +4,8 @@
 
 use crate::mix::MOST_PARTS;
 use crate::value::{SHOWN_BYTES, found_text};
-use crate::{Expected, Grant, Key, Kind, PartSpec, PluginSpec, Price, RewardSpec, Truncated, Value, nearest};
+use crate::{Expected, Grant, Key, Kind, PartSpec, PluginSpec, Price, RewardSpec, Truncated, Value};
+use clawhost_core::nearest;
 use clawhost_core::{Attributes, RUN_TAGS, RunName, RunTag, escaped};
 
 /// Longest name of a playbook or of a section in bytes, as for names from plugins.

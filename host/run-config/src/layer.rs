@@ -79,7 +79,7 @@ impl FromStr for Layer {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|layer| layer.name() == text).ok_or_else(|| {
-            let hint = crate::nearest(text, Self::ALL.map(Self::name));
+            let hint = clawhost_core::nearest(text, Self::ALL.map(Self::name));
             let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             format!("a layer: {}{hint}", Self::known())
         })

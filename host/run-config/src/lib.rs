@@ -57,5 +57,4 @@ pub use spec::{
 };
 pub use spec_weights::{AdapterSpec, CreditUnit, Optimizer, Truncated, WeightsSpec};
 pub use sweep::{SWEEP_POINTS, SweepMethod, SweepPatch, SweepPoint};
-pub use unknown::nearest;
 pub use value::{Source, Value};

@@ -1,19 +1,7 @@
 //! Suggestions for unknown keys.
 
 use crate::{Key, Scope};
-
-/// Words with a lower similarity are not suggested.
-const ALIKE: f64 = 0.7;
-
-/// The known name that is nearest to the text, if one is similar.
-pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    known
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(written, name), name))
-        .filter(|(likeness, _)| *likeness > ALIKE)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
-        .map(|(_, name)| name)
-}
+use clawhost_core::nearest;
 
 /// The text after "unknown key": the table of the key, a similar key, or the list of keys.
 pub(crate) fn hint(written: &str, scope: Scope) -> String {
@@ -29,20 +17,5 @@ pub(crate) fn hint(written: &str, scope: Scope) -> String {
         Some("learn") => "; did you mean `[[learn]]`?".to_owned(),
         Some(name) => format!("; did you mean `{name}`?"),
         None => format!("; known here: {}", known.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_typo_gets_a_suggestion_and_an_unrelated_word_none() {
-        let check = |written, expected| assert_eq!(nearest(written, ["seed", "max_turns", "tasks"]), expected);
-        check("max-turns", Some("max_turns"));
-        check("sed", Some("seed"));
-        check("task", Some("tasks"));
-        check("xyz", None);
-        check("", None);
     }
 }

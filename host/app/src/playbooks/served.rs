@@ -1,13 +1,12 @@
 //! Resolves playbook names and versions, and applies a version to a policy.
 
 use crate::{AppError, RequestError};
-use clawhost_core::{PlaybookReader, PlaybookVersion, counted, escaped};
+use clawhost_core::{PlaybookReader, PlaybookVersion, counted, escaped, nearest};
 use clawhost_learn::harness::PlaybookView;
 use clawhost_learn::playbook::Playbook;
 use clawhost_learn::{EntryId, LearnError};
 use clawhost_learning::{Ledger, UniformPlaybook};
 use clawhost_play::ChatPolicy;
-use clawhost_run_config::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::exit::UsageError;
 use crate::shell::quoted;
 use clap::builder::ArgAction;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use clawhost_app::check_run_file;
+use clawhost_app::{AppError, PluginFolder, check_run_file};
 use clawhost_run_config::{Key, Kind, Layer, RunSpec, RunSpecPatch, Source, Topic, Value, Verb};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -102,12 +102,24 @@ impl<V: Does> SpecArgs<V> {
         }
     }
 
+    /// What the manifest of a plugin's folder says about its runs. Empty for a component.
+    fn folder(&self) -> Result<RunSpecPatch, UsageError> {
+        let target = self.target.as_deref().unwrap_or_default();
+        let path = Path::new(target.split_once('?').map_or(target, |(path, _)| path));
+        match path.is_dir() {
+            true => Ok(PluginFolder::open(path)
+                .map_err(|error| UsageError(crate::exit::message(&AppError::from(error).into())))?
+                .defaults(V::VERB)),
+            false => Ok(RunSpecPatch::new()),
+        }
+    }
+
     /// The run, with the contents of the file.
     fn resolved(&self, file: Option<(&Path, &str)>) -> Result<Described, UsageError> {
         let path = file.map(|(path, _)| path);
         let refused = |problems| UsageError(rendered(&problems, path, &self.unread));
         let lower = match file {
-            None => RunSpecPatch::new(),
+            None => self.folder()?,
             Some((path, text)) => {
                 let folder = path.parent().unwrap_or(Path::new("")).display().to_string();
                 let options = RunSpecPatch::from_toml(text, &folder).map_err(refused)?;
@@ -128,7 +140,11 @@ impl<V: Does> SpecArgs<V> {
             )));
         }
         let mut flags = self.flags.clone();
-        if let (None, Some(plugin)) = (path, &self.target) {
+        // Of a plugin's folder, the manifest names the options; options behind it on the command line replace them.
+        let has_own_options = self.target.as_deref().is_some_and(|target| !Path::new(target).is_dir());
+        if let (None, Some(plugin)) = (path, &self.target)
+            && has_own_options
+        {
             flags.set(Key::Plugin, Value::Text(plugin.clone()), Source::Flag);
         }
         if V::VERB == Verb::Play && learns(&flags) {

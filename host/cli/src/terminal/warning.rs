@@ -7,6 +7,9 @@ use clawhost_play::Unread;
 /// The most digests that a warning lists.
 const SHOWN_DIGESTS: usize = 3;
 
+/// Bytes of a name that a warning shows.
+const SHOWN: usize = 200;
+
 /// What begins a warning.
 pub(crate) const NOTE: &str = "note: ";
 
@@ -23,6 +26,13 @@ fn text(warning: &Warning) -> String {
     match warning {
         Warning::KvNotGranted { plugin } => {
             format!("{plugin} asks for kv, which is not granted: its calls are denied (--grant kv)")
+        }
+        Warning::Grants { plugin, grants } => {
+            format!(
+                "{} may use {}",
+                escaped(plugin, SHOWN),
+                grants.iter().map(|one| escaped(one, SHOWN)).collect::<Vec<_>>().join(", ")
+            )
         }
         Warning::NoModelGranted { plugin } => {
             format!("{plugin} asks for models, and none is granted: its calls are denied (--grant llm:ALIAS=SPEC)")
