@@ -74,7 +74,12 @@ fn files_that_are_not_plugins_are_refused() {
     };
     check(&bench, &["run", "missing.wasm"], 3, &["missing.wasm", "check the path"]);
     check(&bench, &["inspect", "missing.wasm"], 3, &["missing.wasm"]);
-    check(&bench, &["run", &bench.data.path().display().to_string()], 3, &["check the path"]);
+    check(
+        &bench,
+        &["run", &bench.data.path().display().to_string()],
+        2,
+        &["a folder without claw.toml, so it is no plugin"],
+    );
     check(&bench, &["run", &file("core.wasm", b"\0asm\x01\0\0\0")], 3, &["a core module, not a component"]);
     check(&bench, &["run", &file("text.wasm", b"hello")], 3, &["not a WebAssembly component"]);
     let whole = std::fs::read(bench.guest("env_guess")).unwrap();

@@ -3,6 +3,7 @@
 use crate::args::{Place, flag, option_flag, rendered};
 use clawhost_app::{AppError, ErrorKind, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
+use clawhost_devkit::DevkitError;
 use clawhost_play::StopReason;
 use clawhost_run_config::{Difference, Problems};
 use std::collections::BTreeMap;
@@ -74,6 +75,9 @@ impl Exit {
             if let Some(error) = cause.downcast_ref::<AppError>() {
                 return Self::of_kind(error.kind());
             }
+            if let Some(error) = cause.downcast_ref::<DevkitError>() {
+                return Self::of_kind(error.kind());
+            }
             if cause.is::<StoreError>() {
                 return Self::Store;
             }
@@ -124,6 +128,9 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
         if let Some(error) = cause.downcast_ref::<AppError>() {
             let hints = error.hints().into_iter().filter(|hint| place.is_none_or(|place| !place.says(hint)));
             return Some((said(error), mended(&hints.collect::<Vec<_>>(), advice(error))));
+        }
+        if let Some(error) = cause.downcast_ref::<DevkitError>() {
+            return Some((None, mended(&error.hints(), None)));
         }
         let error = cause.downcast_ref::<StoreError>()?;
         Some((None, mended(&error.hints(), None)))

@@ -8,6 +8,9 @@
 mod access_log;
 mod args;
 mod background;
+mod build;
+mod cases;
+mod check;
 mod collect;
 mod compare;
 mod config;
@@ -15,6 +18,7 @@ mod connect;
 mod context;
 mod data_folder;
 mod demo;
+mod dev;
 mod device;
 mod doctor;
 mod endpoints;
@@ -29,6 +33,8 @@ mod learn;
 mod learn_summary;
 mod memory;
 mod model;
+mod new;
+mod play;
 mod playbook;
 mod plot;
 mod rehearsal;
@@ -86,6 +92,12 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::TrainStep(arguments) => train_step::run(context, &arguments).await,
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
+        Command::New(arguments) => new::run(context, &arguments),
+        Command::Build(arguments) => build::run(context, &arguments),
+        Command::Dev(arguments) => dev::run(context, &arguments).await,
+        Command::Test(arguments) => cases::run(context, &arguments).await,
+        Command::Check(arguments) => check::run(context, &arguments).await,
+        Command::Play(arguments) => play::run(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
         Command::Tasks(arguments) => tasks::run(context, &arguments).await,
         Command::Sweep(arguments) => sweep::run(context, &arguments).await,

@@ -59,6 +59,12 @@ pub(crate) async fn run(context: &Context, args: &ReplayArgs) -> anyhow::Result<
             }
         }
     }
+    if let (Some(file), Some(episode)) = (&args.save, &args.episode) {
+        let reader = context.reader()?;
+        let saved = clawhost_devkit::save(&clawhost_app::find_episode(&*reader, episode)?, file)?;
+        // Beside a JSON document, so on the other stream.
+        writeln!(crate::terminal::stderr(), "saved       {} in {}", escaped(&saved.name, 200), saved.file.display())?;
+    }
     Ok(if replayed.is_clean() { Exit::Ok } else { Exit::Differs })
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Stopping {
     Replay,
     /// A model is trained.
     Tuning,
+    /// A plugin is built and tried.
+    Trying,
     /// Nothing is recorded.
     Demo,
 }
@@ -31,6 +33,7 @@ impl Stopping {
             }
             Self::Replay => "stopping (press Ctrl-C again to exit at once)",
             Self::Tuning => "stopping: the last weights are being written (press Ctrl-C again to exit at once)",
+            Self::Trying => "stopping",
             Self::Demo => "stopping (the demo records nothing)",
         }
     }

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The target of plugins.
-const TARGET: &str = "wasm32-unknown-unknown";
+pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 /// The target of plugins that use the clock and the output of the standard library.
 const STD_TARGET: &str = "wasm32-wasip2";
 
 /// The first line of a program's output about its version. `None`: there is no such program.
-fn says(program: &str, arguments: &[&str]) -> Option<String> {
+pub(crate) fn says(program: &str, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     let output = command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
     output.status.success().then_some(text)
 }
 
-fn has_std(sysroot: &Path, target: &str) -> bool {
+pub(crate) fn has_std(sysroot: &Path, target: &str) -> bool {
     let folder = sysroot.join("lib/rustlib").join(target).join("lib");
     std::fs::read_dir(folder)
         .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-")))

@@ -136,6 +136,9 @@ pub(crate) struct ReplayArgs {
     pub(crate) episode: Option<String>,
     #[command(flatten)]
     pub(crate) runs: WhichRuns,
+    /// Add the episode to this file as a test case, too: what happened is expected from then on (`clawhost test` plays it)
+    #[arg(long, value_name = "FILE", requires = "episode")]
+    pub(crate) save: Option<PathBuf>,
     /// Groups that are replayed concurrently; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) concurrency: Option<u16>,
@@ -149,8 +152,8 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// The component
-    #[arg(value_name = "PLUGIN.wasm")]
+    /// The component, or the folder of a plugin
+    #[arg(value_name = "FOLDER|PLUGIN.wasm")]
     pub(crate) plugin: String,
     /// Load components up to 32 MiB, as guests with an interpreter (Python, JavaScript) are
     #[arg(long)]
@@ -159,8 +162,8 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TasksArgs {
-    /// The environment, with options as in `PLUGIN.wasm?size=10`
-    #[arg(value_name = "PLUGIN.wasm")]
+    /// The environment, or its folder, with options as in `PLUGIN.wasm?size=10`
+    #[arg(value_name = "FOLDER|PLUGIN.wasm")]
     pub(crate) plugin: String,
     /// Only this split [default: all splits]
     // `run` calls the split of a run `--tasks`.

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod authoring;
 mod commands;
 mod given;
 mod machine;
@@ -7,6 +8,7 @@ mod problems;
 mod runs;
 mod spec;
 
+pub(crate) use authoring::{BuildArgs, CheckArgs, DevArgs, NewArgs, PlayArgs, TestArgs, here};
 pub(crate) use commands::{
     EpisodesCommand, EvalArgs, FeedbackArgs, InspectArgs, LearnArgs, ReplayArgs, RunArgs, ScoreArgs, TasksArgs, Thumbs,
 };
@@ -98,6 +100,18 @@ pub(crate) enum Command {
     Feedback(FeedbackArgs),
     /// Replay recorded episodes, and compare every turn and verdict byte for byte
     Replay(ReplayArgs),
+    /// Make a new plugin: a folder with sources, tests and a manifest
+    New(NewArgs),
+    /// Build the plugin of a folder
+    Build(BuildArgs),
+    /// Build and try a plugin again whenever a source changes
+    Dev(DevArgs),
+    /// Play the test cases of a plugin against its component
+    Test(TestArgs),
+    /// Measure what a plugin promises: seeds, replay, hostile agents, oracle and floor; of a reward: order, padding, praise, labels
+    Check(CheckArgs),
+    /// Play an episode of an environment yourself, in the terminal
+    Play(PlayArgs),
     /// Show a plugin and the permissions that it needs, before running it
     Inspect(InspectArgs),
     /// List the tasks of an environment, split by split
