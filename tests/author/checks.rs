@@ -90,6 +90,14 @@ fn the_oracle_must_reach_the_maximum_and_doing_nothing_must_stay_at_the_floor() 
     check("floor = 0.0", "floor", "passed", "an agent that does nothing has 0.000 in 100 episodes");
     check("floor = -0.5", "floor", "failed", "promised: at most -0.5");
     check("deterministic = false", "determinism", "skipped", "not promised");
+    // An agent that does nothing must end its episode, too.
+    let promises = "[tasks]\nrewards = [\"./reward.wasm\"]\n[expect]\nfloor = 0.0\n";
+    desk.packed(&guests, "weak_brittle", &manifest("weak-brittle", "environment", promises));
+    std::fs::copy(guests.join("reward_exact.wasm"), desk.path("weak_brittle/reward.wasm")).unwrap();
+    let report = desk.json("weak_brittle", &["check"], 1);
+    let (outcome, said) = found(&report, "floor");
+    assert_eq!(outcome, "failed", "{said}");
+    assert!(said.contains("100 of 100 episodes of an agent that does nothing fail: "), "{said}");
 }
 
 #[test]

@@ -214,8 +214,8 @@ impl PluginFolder {
         folders
     }
 
-    /// What a run of the folder is like where the operator says nothing else. Splits are named for playing alone: what learns or measures
-    /// has splits of its own.
+    /// The options of a run of this folder, which flags replace. The split of the manifest is used by `run` alone: learning and evaluation
+    /// choose their own splits.
     pub fn defaults(&self, verb: Verb) -> RunSpecPatch {
         let tasks = &self.manifest.tasks;
         let source = Source::File { line: None };

@@ -115,7 +115,7 @@ pub struct Created {
     pub is_repository: bool,
 }
 
-/// A file of a template: its path in the new folder, and its text with placeholders.
+/// A file of a template: its path in the new folder, and its text, in which words such as `{{name}}` are replaced.
 type TemplateFile = (&'static str, &'static str);
 
 /// The files of a template of a language, by their paths in the new folder.

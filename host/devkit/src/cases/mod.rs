@@ -127,7 +127,7 @@ pub(crate) fn replies(case: &Case) -> BTreeMap<String, Arc<dyn Llm>> {
     case.replies.iter().map(|(alias, texts)| (alias.clone(), model(texts))).collect()
 }
 
-/// Plays the cases of a plugin. `told` gets each result as it comes.
+/// Plays the cases of a plugin. Each result is passed to `told`, after the cases of its file were played.
 ///
 /// # Errors
 /// The plugin cannot be loaded, or a file of cases has a mistake.

@@ -43,7 +43,7 @@ pub(crate) struct Checking<'a> {
     told: &'a (dyn Fn(&Checked) + Sync),
 }
 
-/// Results so far. Each is told when it is there.
+/// The results so far. Each one is passed to the observer at once.
 pub(crate) struct Results<'a> {
     told: &'a (dyn Fn(&Checked) + Sync),
     all: Vec<Checked>,
@@ -63,7 +63,7 @@ impl Checking<'_> {
     }
 }
 
-/// Checks a plugin. `told` gets each result as it comes.
+/// Checks a plugin. Each result is passed to `told` at once.
 ///
 /// # Errors
 /// The plugin cannot be loaded at all, or its manifest has a mistake.

@@ -25,7 +25,7 @@ const NEEDS_A_MODEL: &str = "it asks a model about every described episode";
 const LABELS_BYTES: u64 = 16 << 20;
 /// Two marks agree if they differ by less.
 const AGREES: f64 = 0.25;
-/// Sentences that say nothing, to make an answer long.
+/// A sentence without content, which makes an answer longer.
 const FILLER: &str =
     "To put it differently, the matter can be looked at from several sides, and each of them deserves some thought. ";
 

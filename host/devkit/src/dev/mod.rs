@@ -96,7 +96,7 @@ pub async fn dev(
             changed = changes.next() => changed,
             () = cancel.requested() => return Ok(is_taken),
         };
-        // A manifest with a mistake is told, and the one before holds until it is mended.
+        // An invalid manifest is reported. The previous one is used until the file is valid again.
         loop {
             match PluginFolder::open(folder) {
                 Ok(new) => {
@@ -152,7 +152,7 @@ async fn tried(
         Kind::Reflector => drop(bench.reflector(&spec, grants).await.map_err(words)?),
         Kind::Router => drop(bench.router(&spec).await.map_err(words)?),
     }
-    // What a case expects may have changed on purpose: a difference is told, and the component is taken.
+    // An author may change behaviour before the cases. So a difference is reported, and the component is accepted.
     let report = test_component(bench, plugin, &spec, &TestRequest::default(), &|_| {}).await;
     let report = report.map_err(|error| error.to_string())?;
     let unplayed = report.cases.iter().find_map(|case| Some((case.name.clone(), case.error.clone()?)));

@@ -90,7 +90,7 @@ impl Changes for FileWatch {
                 return;
             }
             for path in event.paths.into_iter().filter(|path| sources.iter().any(|source| is_meant(source, path))) {
-                // If nobody waits any more, nothing is told.
+                // The receiver is gone when watching has ended.
                 let _ = sender.send(path);
             }
         };
