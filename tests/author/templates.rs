@@ -122,6 +122,23 @@ fn a_build_that_fails_says_what_the_compiler_says_and_keeps_the_old_component() 
 }
 
 #[test]
+fn a_plugin_never_gets_the_component_of_another_one_with_its_name() {
+    let Some(desk) = Desk::with_toolchain("a_plugin_never_gets_the_component_of_another_one_with_its_name") else {
+        return;
+    };
+    new(&desk, "reward", "fair");
+    desk.out(".", &["new", "reward", "fair", "--folder", "other"], 0);
+    std::fs::copy(desk.path("fair/Cargo.lock"), desk.path("other/Cargo.lock")).unwrap();
+    let source = desk.read("fair/src/lib.rs");
+    desk.write("other/src/lib.rs", &source.replace("let wanted", "let unknown"));
+    // The sources of the one are older than what was built of the other.
+    desk.out("fair", &["build", "--quiet"], 0);
+    let said = desk.run("other", &["build"]);
+    assert_eq!(said.status.code(), Some(1), "{}", stderr(&said));
+    assert!(stderr(&said).contains("cannot find value `wanted`"), "{}", stderr(&said));
+}
+
+#[test]
 fn equal_sources_give_equal_components_in_other_folders() {
     let Some(desk) = Desk::with_toolchain("equal_sources_give_equal_components_in_other_folders") else { return };
     new(&desk, "reward", "fair");

@@ -2,6 +2,7 @@
 //! its build scripts, its macros, its own command. Only what was built runs in the sandbox.
 
 mod rust;
+mod shared;
 
 use crate::DevkitError;
 use clawhost_app::PluginFolder;

@@ -1,5 +1,6 @@
 //! Builds plugins in Rust with cargo.
 
+use super::shared::{Shared, Workspace, clean};
 use super::{BuildOptions, Running};
 use crate::DevkitError;
 use crate::toolchain::{TARGET, has_std, says};
@@ -21,21 +22,29 @@ fn no_tool(tool: &str, why: &str) -> DevkitError {
 /// cargo or the target is missing and cannot be added, the build fails, or it makes no component.
 pub(super) fn build(plugin: &PluginFolder, options: &BuildOptions) -> Result<PathBuf, DevkitError> {
     have_target(options)?;
-    let mut command = Command::new("cargo");
-    command.current_dir(plugin.folder());
-    command.args(["build", "--release", "--target", TARGET, "--config", LINKER]);
-    command.arg("--message-format=json-render-diagnostics");
-    if let Some(shared) = &options.shared {
-        // Compiled libraries are shared between plugins; each has its own components.
-        command.env("CARGO_BUILD_BUILD_DIR", shared.join("rust"));
-    }
-    if ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"].iter().all(|name| std::env::var_os(name).is_none()) {
-        command.env("CARGO_ENCODED_RUSTFLAGS", equal_everywhere());
-    }
     let missing = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => no_tool("cargo", "install Rust from https://rustup.rs"),
         _ => super::failed(plugin, format!("cargo: {error}"), Vec::new()),
     };
+    // Compiled libraries are shared between plugins; each has its own components.
+    let shared = options.shared.as_ref().map(|folder| Shared::lock(folder.join("rust"))).transpose()?;
+    let cargo = || {
+        let mut command = Command::new("cargo");
+        if let Some(shared) = &shared {
+            command.env("CARGO_BUILD_BUILD_DIR", shared.folder());
+        }
+        command.current_dir(plugin.folder());
+        command
+    };
+    if let (Some(shared), Some(workspace)) = (&shared, Workspace::of(plugin).map_err(missing)?) {
+        shared.own(&workspace, |packages| clean(plugin, cargo(), packages))?;
+    }
+    let mut command = cargo();
+    command.args(["build", "--release", "--target", TARGET, "--config", LINKER]);
+    command.arg("--message-format=json-render-diagnostics");
+    if ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"].iter().all(|name| std::env::var_os(name).is_none()) {
+        command.env("CARGO_ENCODED_RUSTFLAGS", equal_everywhere());
+    }
     let mut running = Running::start(&mut command, options).map_err(missing)?;
     // cargo names the real path, whatever links lead to it.
     let manifest = plugin.path("Cargo.toml");
