@@ -205,6 +205,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
         Hint::NewRun => "begin a new run without --resume".to_owned(),
         Hint::SameSpecification => "use the command and the files with which it began".to_owned(),
         Hint::Command { words, does } => format!("`clawhost {words}` {does}"),
+        Hint::Outside(text) => text.clone(),
     }
 }
 

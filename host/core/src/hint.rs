@@ -33,6 +33,8 @@ pub enum Hint {
         /// The effect of the command.
         does: String,
     },
+    /// Do something outside of the program: a sentence in lower case, without its full stop.
+    Outside(String),
 }
 
 impl Hint {
@@ -52,6 +54,11 @@ impl Hint {
             Self::ChangeThis => Self::change(key),
             other => other,
         }
+    }
+
+    /// Something outside of the program.
+    pub fn outside(text: impl Into<String>) -> Self {
+        Self::Outside(text.into())
     }
 
     /// A command of the program.

@@ -25,6 +25,9 @@ enum Listed<'a> {
         words: &'a str,
         does: &'a str,
     },
+    Outside {
+        text: &'a str,
+    },
 }
 
 impl<'a> From<&'a Hint> for Listed<'a> {
@@ -39,6 +42,7 @@ impl<'a> From<&'a Hint> for Listed<'a> {
             Hint::NewRun => Self::NewRun,
             Hint::SameSpecification => Self::SameSpecification,
             Hint::Command { words, does } => Self::Command { words, does },
+            Hint::Outside(text) => Self::Outside { text },
         }
     }
 }

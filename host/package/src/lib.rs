@@ -4,12 +4,18 @@
 //! names the plugin, what it asks for, and what may be expected of it. What an operator grants stands elsewhere: the
 //! effective permissions are what both name.
 //!
+//! A *module* is what was published, under a name ([`ModuleName`]) and a version: a plugin, a playbook or an adapter. A [`Lock`] pins the modules
+//! of a project.
+//!
 //! Nothing here opens a file or asks a registry.
 
 mod kind;
 mod language;
 mod limits;
+mod lock;
 mod manifest;
+mod module_kind;
+mod module_name;
 mod oracle;
 mod plugin_name;
 mod problem;
@@ -17,7 +23,10 @@ mod problem;
 pub use kind::Kind;
 pub use language::Language;
 pub use limits::{LimitAbove, LimitsSection};
+pub use lock::{LOCK_BYTES, LOCK_FILE, Lock, LockError, LockedModule};
 pub use manifest::{BuildSection, ExpectSection, GrantsSection, Manifest, PluginSection, TasksSection};
+pub use module_kind::ModuleKind;
+pub use module_name::{ModuleName, ModuleNameError, ModuleRequest, Named, named};
 pub use oracle::Oracle;
 pub use plugin_name::{PluginName, PluginNameError};
 pub use problem::ManifestError;

@@ -1,6 +1,7 @@
 //! Paths in a file are relative to the file's folder. This module makes them relative to the working directory.
 
 use crate::{Key, Value};
+use clawhost_package::{Named, named};
 use std::path::Path;
 
 /// A value of a file with the file's folder prepended to its paths. Options after a path are kept.
@@ -64,11 +65,15 @@ fn path(folder: &str, text: &str) -> String {
     if text.is_empty() { String::new() } else { Path::new(folder).join(text).display().to_string() }
 }
 
-/// A plugin whose path is relative to a folder. Options after the path are kept.
+/// A plugin whose path is relative to a folder. Options after the path are kept, and so is the name of a module.
 pub fn plugin_in(folder: &str, text: &str) -> String {
     let end = text.find(['?', '#']).unwrap_or(text.len());
     let (file, rest) = text.split_at(end);
-    format!("{}{rest}", path(folder, file))
+    match named(file, false) {
+        Ok(Named::Path) => format!("{}{rest}", path(folder, file)),
+        // What is neither is refused when it is read.
+        Ok(Named::Module(_)) | Err(_) => text.to_owned(),
+    }
 }
 
 /// A policy whose path is relative to a folder: `local:DIR` and `script:FILE` have one.
@@ -99,6 +104,8 @@ mod tests {
         check(Key::Plugin, "env.wasm?size=1/2", "runs/a/env.wasm?size=1/2");
         check(Key::Plugin, "/env.wasm?a=1", "/env.wasm?a=1");
         check(Key::Plugin, "", "");
+        check(Key::Plugin, "./shop/env", "runs/a/./shop/env");
+        check(Key::Plugin, "shop/env@1?size=2", "shop/env@1?size=2");
         check(Key::EvolveReflector, "r.wasm", "runs/a/r.wasm");
         check(Key::Model, "tiny", "runs/a/tiny");
         check(Key::Teacher, "large", "runs/a/large");

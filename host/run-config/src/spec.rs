@@ -52,6 +52,13 @@ impl RunSpec {
         std::iter::once((&self.environment, 1.0)).chain(self.mix.iter().map(|part| (&part.plugin, part.weight)))
     }
 
+    /// All plugins that it names: environments, rewards, reflectors.
+    pub fn plugins(&self) -> impl Iterator<Item = &PluginSpec> {
+        let environments = self.environments().map(|(plugin, _)| plugin);
+        let rewards = self.rewards.iter().map(|reward| &reward.plugin);
+        environments.chain(rewards).chain(self.harness().into_iter().flat_map(|harness| &harness.reflectors))
+    }
+
     /// The names of the parts of a mixture, in order: given ones, or those of their environments. Empty before the plugins are loaded; one
     /// name if there is one environment.
     pub fn part_names(&self) -> Vec<String> {

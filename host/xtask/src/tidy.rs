@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. A crate imports only crates of lower floors.
-const FLOORS: [(&str, u8); 22] = [
+const FLOORS: [(&str, u8); 23] = [
     ("clawhost-core", 0),
     ("clawhost-files", 0),
     ("clawhost-child", 0),
@@ -21,6 +21,7 @@ const FLOORS: [(&str, u8); 22] = [
     ("clawhost-engine", 2),
     ("clawhost-store", 2),
     ("clawhost-providers", 2),
+    ("clawhost-registry", 2),
     ("clawhost-model", 2),
     ("clawhost-play", 3),
     ("clawhost-learning", 3),
@@ -33,7 +34,7 @@ const FLOORS: [(&str, u8); 22] = [
 ];
 
 /// Pairs of crates on the same floor, of which the first may import the second.
-const BESIDE: [(&str, &str); 1] = [("clawhost-learning", "clawhost-play")];
+const BESIDE: [(&str, &str); 2] = [("clawhost-learning", "clawhost-play"), ("clawhost-run-config", "clawhost-package")];
 
 /// The crate for tests only. It may import everything below the application library.
 const TESTKIT: &str = "clawhost-testkit";
@@ -58,9 +59,9 @@ const ONLY: [(&str, &[&str]); 22] = [
     ("libloading", &["clawhost-burn"]),
     ("tokenizers", &["clawhost-model"]),
     ("regex", &["clawhost-capture"]),
-    ("reqwest", &["clawhost-providers"]),
+    ("reqwest", &["clawhost-providers", "clawhost-registry"]),
     // The gateway is a server of it, `providers` are clients.
-    ("rustls", &["clawhost-gateway", "clawhost-providers"]),
+    ("rustls", &["clawhost-gateway", "clawhost-providers", "clawhost-registry"]),
     ("tokio-rustls", &["clawhost-gateway"]),
     ("axum", &["clawhost-gateway"]),
     ("hyper", &["clawhost-gateway"]),
@@ -419,7 +420,7 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 const DEFAULTS: [&str; 3] = ["default_value =", "default_value_t", ".default_value("];
 
 /// Texts before flags of other programs, and before commands in hints.
-const OTHERS: [&str; 4] = ["cargo ", "rustc", "says(", "Hint::command("];
+const OTHERS: [&str; 5] = ["cargo ", "rustc", "says(", "git(", "Hint::command("];
 
 /// Whether a line has a flag of this program inside a string.
 fn names_a_flag(line: &str) -> bool {
