@@ -2,12 +2,12 @@
 
 use crate::events::EventSink;
 use crate::host::host;
-use crate::plugin_folder::read_plugin;
+use crate::modules::ComponentHost;
 use crate::plugins::{load_environment, load_reflector, load_reward, open_router};
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
-use clawhost_engine::{EnvironmentPlugin, Host, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
+use clawhost_engine::{EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
 use clawhost_play::ScoringRule;
 use clawhost_run_config::{PluginSpec, RewardSpec};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Loads plugins to try them out. Creates no data folder; an existing one caches compiled code as usual.
 pub struct Bench<'a> {
-    host: Host,
+    host: ComponentHost,
     events: &'a dyn EventSink,
 }
 
@@ -27,11 +27,11 @@ impl<'a> Bench<'a> {
     pub fn open(folder: &Path, settings: &HostSettings, events: &'a dyn EventSink) -> Result<Self, AppError> {
         let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
         // A few instances at once need no pool.
-        Ok(Self { host: host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?, events })
+        Ok(Self { host: host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?, events })
     }
 
     /// The host.
-    pub fn host(&self) -> &Host {
+    pub fn host(&self) -> &ComponentHost {
         &self.host
     }
 
@@ -40,12 +40,12 @@ impl<'a> Bench<'a> {
         self.host.limits()
     }
 
-    /// The bytes of a component, or of the one in a plugin's folder.
+    /// The bytes of a component, of the one in a plugin's folder, or of a module.
     ///
     /// # Errors
-    /// It cannot be read, or the folder is no plugin that is built.
-    pub fn read(&self, path: &str) -> Result<Vec<u8>, AppError> {
-        read_plugin(&self.host, path)
+    /// As [`ComponentHost::component`].
+    pub async fn read(&self, path: &str) -> Result<Vec<u8>, AppError> {
+        self.host.component(path).await
     }
 
     /// An environment.

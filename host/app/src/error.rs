@@ -2,6 +2,7 @@
 
 use crate::data::ForgetError;
 use crate::live::MemoryError;
+use crate::modules::ModuleError;
 use crate::{FolderError, NotGranted, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
@@ -47,6 +48,9 @@ pub enum AppError {
     /// The folder of a plugin cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// A module cannot be used.
+    #[error(transparent)]
+    Module(Box<ModuleError>),
     /// A plugin asks for what is not granted.
     #[error(transparent)]
     NotGranted(#[from] NotGranted),
@@ -144,6 +148,7 @@ impl AppError {
             Self::Option(wrong) => wrong.error.kind(),
             Self::Request(_)
             | Self::Folder(_)
+            | Self::Module(_)
             | Self::NotGranted(_)
             | Self::Memory(_)
             | Self::Forget(_)
@@ -184,6 +189,7 @@ impl AppError {
             Self::Option(wrong) => wrong.error.code(),
             Self::Request(error) => error.code(),
             Self::Folder(error) => error.code(),
+            Self::Module(error) => error.code(),
             Self::NotGranted(_) => "not_granted",
             Self::Memory(_) => "memory",
             Self::Forget(_) => "forget",
@@ -211,6 +217,7 @@ impl AppError {
             }
             Self::Request(error) => error.hints(),
             Self::Folder(error) => error.hints(),
+            Self::Module(error) => error.hints(),
             Self::NotGranted(error) => error.hints(),
             Self::Memory(MemoryError::Unknown { .. }) => vec![Hint::command("memory list SCOPE", "shows what it has")],
             Self::Memory(MemoryError::Nowhere(_)) => vec![Hint::command("memory list", "shows the scopes")],

@@ -3,7 +3,6 @@
 use crate::compiling::announced;
 use crate::events::EventSink;
 use crate::host::host;
-use crate::plugin_folder::read_plugin;
 use crate::workspace::{compile_cache, has_cache};
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
@@ -33,8 +32,8 @@ pub async fn inspect(
 ) -> Result<Inspected, AppError> {
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
     // For a single plugin, no pool is reserved.
-    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
-    let bytes = read_plugin(&host, &plugin.path)?;
+    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?;
+    let bytes = host.component(&plugin.path).await?;
     let inspection = announced(&host, events, host.inspect(&plugin.path, &bytes)).await?;
     let limits = match &inspection.manifest {
         Some(manifest) => manifest.limits.lowered(manifest.plugin.kind, host.limits()),

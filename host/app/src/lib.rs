@@ -43,6 +43,7 @@ pub mod local_models;
 mod masked;
 mod mixing;
 mod models;
+mod modules;
 mod no_runs;
 mod outcome;
 mod own_models;
@@ -131,6 +132,7 @@ pub use mixing::MixtureError;
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,
 };
+pub use modules::{ComponentHost, ModuleError, Modules, Project, pin_of};
 pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial};

@@ -2,7 +2,6 @@
 
 use crate::AppError;
 use clawhost_core::Hint;
-use clawhost_engine::Host;
 use clawhost_package::{MANIFEST_BYTES, MANIFEST_FILE, Manifest, ManifestError, Oracle};
 use clawhost_run_config::{Key, PluginSpec, RunSpecPatch, Source, Value, Verb, plugin_in};
 use std::path::{Component, Path, PathBuf};
@@ -274,18 +273,6 @@ impl Trial {
     /// The number of turns that the manifest names.
     pub fn max_turns(&self) -> Option<u32> {
         self.folder.as_ref().and_then(|folder| folder.manifest.tasks.max_turns)
-    }
-}
-
-/// The bytes of a plugin: a component, or the folder of one.
-///
-/// # Errors
-/// It cannot be read, or the folder is no plugin that is built.
-pub(crate) fn read_plugin(host: &Host, path: &str) -> Result<Vec<u8>, AppError> {
-    let path = Path::new(path);
-    match path.is_dir() {
-        true => Ok(host.read(&PluginFolder::open(path)?.built()?)?),
-        false => Ok(host.read(path)?),
     }
 }
 

@@ -2,15 +2,13 @@
 
 use crate::compiling::announced;
 use crate::events::{Event, EventSink, Warning};
-use crate::plugin_folder::read_plugin;
+use crate::modules::ComponentHost;
 use crate::{AppError, RequestError};
 use clawhost_core::{
     About, Attributes, Digest, Environment as _, ModelRouter as _, PluginIdentity, PluginStore, Reflector as _,
     Reward as _, RoutingPlugin, nearest,
 };
-use clawhost_engine::{
-    ComponentOutline, EnvironmentPlugin, Host, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin,
-};
+use clawhost_engine::{ComponentOutline, EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
 use clawhost_learning::Reflecting;
 use clawhost_play::ScoringRule;
 use clawhost_run_config::{Key, PluginSpec, RewardSpec};
@@ -23,11 +21,11 @@ use std::sync::Arc;
 /// # Errors
 /// It cannot be read or loaded, or refuses the options.
 pub(crate) async fn open_router(
-    host: &Host,
+    host: &ComponentHost,
     spec: &PluginSpec,
     events: &dyn EventSink,
 ) -> Result<(RouterPlugin, Vec<u8>), AppError> {
-    let bytes = read_plugin(host, &spec.path)?;
+    let bytes = host.component(&spec.path).await?;
     let router = announced(host, events, host.router(&spec.path, &bytes)).await?;
     check_options(router.about(), &spec.options)?;
     router.check_options(&spec.options).await?;
@@ -39,12 +37,12 @@ pub(crate) async fn open_router(
 /// # Errors
 /// It cannot be read or loaded, or refuses the options.
 pub(crate) async fn load_environment(
-    host: &Host,
+    host: &ComponentHost,
     events: &dyn EventSink,
     spec: &PluginSpec,
     grants: ModelGrants,
 ) -> Result<(EnvironmentPlugin, Vec<u8>), AppError> {
-    let bytes = read_plugin(host, &spec.path)?;
+    let bytes = host.component(&spec.path).await?;
     let environment = announced(host, events, host.environment(&spec.path, &bytes, grants)).await?;
     check_options(&environment.description().about, &spec.options)?;
     environment.check_options(&spec.options).await?;
@@ -56,12 +54,12 @@ pub(crate) async fn load_environment(
 /// # Errors
 /// As [`load_environment`].
 pub(crate) async fn load_reward(
-    host: &Host,
+    host: &ComponentHost,
     events: &dyn EventSink,
     spec: &PluginSpec,
     grants: ModelGrants,
 ) -> Result<(RewardPlugin, Vec<u8>), AppError> {
-    let bytes = read_plugin(host, &spec.path)?;
+    let bytes = host.component(&spec.path).await?;
     let reward = announced(host, events, host.reward(&spec.path, &bytes, grants)).await?;
     check_options(&reward.description().about, &spec.options)?;
     reward.check_options(&spec.options).await?;
@@ -73,12 +71,12 @@ pub(crate) async fn load_reward(
 /// # Errors
 /// As [`load_environment`].
 pub(crate) async fn load_reflector(
-    host: &Host,
+    host: &ComponentHost,
     events: &dyn EventSink,
     spec: &PluginSpec,
     grants: ModelGrants,
 ) -> Result<(ReflectorPlugin, Vec<u8>), AppError> {
-    let bytes = read_plugin(host, &spec.path)?;
+    let bytes = host.component(&spec.path).await?;
     let reflector = announced(host, events, host.reflector(&spec.path, &bytes, grants)).await?;
     check_options(reflector.about(), &spec.options)?;
     reflector.check_options(&spec.options).await?;
@@ -87,7 +85,7 @@ pub(crate) async fn load_reflector(
 
 /// Loads plugins for one operation.
 pub(crate) struct Plugins<'a> {
-    pub(crate) host: &'a Host,
+    pub(crate) host: &'a ComponentHost,
     pub(crate) store: &'a Store,
     pub(crate) grants: &'a ModelGrants,
     pub(crate) events: &'a dyn EventSink,

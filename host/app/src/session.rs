@@ -4,11 +4,12 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::mixing::{Loaded, check_rewards, check_shares};
 use crate::models::{ModelFactory, Opened};
+use crate::modules::ComponentHost;
 use crate::plugins::Plugins;
 use crate::routers::{RouterPlugins, granted_routers, router_name};
 use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Llm, Sampling, SpecDocument};
-use clawhost_engine::{Host, ModelGrants};
+use clawhost_engine::ModelGrants;
 use clawhost_model::LocalModel;
 use clawhost_play::{ChatPolicy, Plan, Ports, ScoringRule};
 use clawhost_providers::Ledger;
@@ -22,7 +23,7 @@ const SYSTEM_PROMPT_BYTES: u64 = 1 << 20;
 /// Everything that a run needs.
 pub(crate) struct Session<'a> {
     pub(crate) workspace: &'a Workspace,
-    pub(crate) host: Host,
+    pub(crate) host: ComponentHost,
     pub(crate) models: ModelFactory,
     pub(crate) model: Arc<dyn Llm>,
     ignores_system_prompt: bool,
@@ -47,6 +48,7 @@ impl<'a> Session<'a> {
         let mut models = ModelFactory::new(settings, &spec.budget, concurrency, secrets);
         let (host, store) = (workspace.host()?, workspace.store());
         let (folder, none) = (workspace.settings().models.routers.as_deref(), ModelGrants::default());
+        host.modules().one_version_each(spec.plugins().map(|plugin| plugin.path.as_str())).await?;
         let plugins = Plugins { host: &host, store: &store, grants: &none, events };
         let own = router_name(&spec.policy.model);
         let policy = RouterPlugins::load(&plugins, folder, own).await.map_err(|error| error.of_option(Key::Policy))?;

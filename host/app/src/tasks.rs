@@ -89,7 +89,7 @@ pub async fn list_tasks(
     let TasksRequest { plugin, split, limit, seed, with_references } = request;
     let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
     // For a single plugin, no pool is reserved.
-    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
+    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?;
     let (environment, _) = load_environment(&host, events, plugin, ModelGrants::default()).await?;
     let wanted = split
         .as_ref()

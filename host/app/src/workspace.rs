@@ -1,11 +1,12 @@
 //! The workspace: a data folder with its store, its leases, its compile cache and a clock.
 
 use crate::models::ModelSettings;
+use crate::modules::ComponentHost;
 use crate::{AppError, HostSettings, RequestError};
 use clawhost_core::{
     Clock, Digest, KnownSecrets, Lease, LeaseMode, LeaseSubject, Leases, LedgerKey, RunId, StoreError, StoreReader,
 };
-use clawhost_engine::{CacheKey, Host};
+use clawhost_engine::CacheKey;
 use clawhost_store::{FileLeases, Reader, Store, StoreOptions, ledger_key};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -240,7 +241,7 @@ impl Workspace {
     ///
     /// # Errors
     /// The engine cannot be set up, or the cache cannot be used.
-    pub fn host(&self) -> Result<Host, AppError> {
+    pub fn host(&self) -> Result<ComponentHost, AppError> {
         self.host_as(&self.settings.host)
     }
 
@@ -248,8 +249,8 @@ impl Workspace {
     ///
     /// # Errors
     /// As [`Workspace::host`].
-    pub fn host_as(&self, settings: &HostSettings) -> Result<Host, AppError> {
-        crate::host::host(settings, Some(compile_cache(&self.settings.folder)?))
+    pub fn host_as(&self, settings: &HostSettings) -> Result<ComponentHost, AppError> {
+        crate::host::host(settings, &self.settings.folder, Some(compile_cache(&self.settings.folder)?))
     }
 
     /// Acquires a lease. `None`: another process holds it.

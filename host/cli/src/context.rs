@@ -7,6 +7,7 @@ use clawhost_app::routers::routers_folder;
 use clawhost_app::{ConfirmedEndpoints, TextHost};
 use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
+use clawhost_registry::Location;
 use std::path::PathBuf;
 
 /// The context of every command.
@@ -59,6 +60,15 @@ impl Context {
         Ok(Workspace::open(settings)?)
     }
 
+    /// The registry that is asked for modules, if one is named.
+    ///
+    /// # Errors
+    /// The text names none.
+    pub(crate) fn registry(&self) -> anyhow::Result<Option<Location>> {
+        let location = self.common.registry.as_deref().map(str::parse::<Location>).transpose();
+        Ok(location.map_err(clawhost_app::AppError::from)?)
+    }
+
     /// The settings of the host: this program compiles components in child processes.
     ///
     /// # Errors
@@ -68,6 +78,7 @@ impl Context {
             on_demand: machine.on_demand,
             allow_interpreters: machine.allow_interpreters,
             compiler: Some(subprocess::child(subprocess::COMPILE)?),
+            registry: self.registry()?,
         })
     }
 

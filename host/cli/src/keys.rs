@@ -1,7 +1,8 @@
-//! `clawhost keys`: the keys of the gateway's clients.
+//! `clawhost keys`: the keys of the gateway's clients, and those that sign modules.
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::signing_keys::{self, NewKeyArgs, PolicyArgs, RevokeArgs, SigningKeys, TrustArgs};
 use clap::{Args, Subcommand};
 use clawhost_app::{
     ClientKey, NewKey, add_client_key, client_keys, dollars, limits_without_prices, remove_client_key, time,
@@ -12,9 +13,12 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 const HELP: &str =
-    "Without any key, clients of this machine need none, and others cannot reach the gateway. A gateway that runs takes
+    "Keys of clients: without any, clients of this machine need none, and others cannot reach the gateway. A gateway that runs takes
 changes over within a second. Only digests of keys are kept. If only this machine reaches the gateway, its clients may also send `clawhost`, which
-counts as no key. What is used today (UTC) is what is recorded.";
+counts as no key. What is used today (UTC) is what is recorded.
+
+Keys that sign modules: `new` makes one, `trust` lets the signatures of another one count, `policy` says what must be signed. A private key is a file
+that only its owner reads; it is not encrypted.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
@@ -35,6 +39,14 @@ enum KeysVerb {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Make a key that signs modules
+    New(NewKeyArgs),
+    /// Trust a public key: its signatures of modules count
+    Trust(TrustArgs),
+    /// Revoke a trusted key: what it signed is refused here, and it is never trusted again
+    Revoke(RevokeArgs),
+    /// Say which modules must be signed
+    Policy(PolicyArgs),
 }
 
 #[derive(Debug, Args)]
@@ -76,6 +88,10 @@ pub(crate) fn run(context: &Context, command: &KeysCommand) -> anyhow::Result<Ex
     let mut out = crate::terminal::stdout();
     match &command.verb {
         None | Some(KeysVerb::List) => list(context, &folder)?,
+        Some(KeysVerb::New(arguments)) => return signing_keys::new(context, arguments),
+        Some(KeysVerb::Trust(arguments)) => return signing_keys::trust(context, arguments),
+        Some(KeysVerb::Revoke(arguments)) => return signing_keys::revoke(context, arguments),
+        Some(KeysVerb::Policy(arguments)) => return signing_keys::policy(context, arguments),
         Some(KeysVerb::Add(add)) => {
             let key = add_client_key(
                 &folder,
@@ -126,6 +142,7 @@ pub(crate) fn note_limits(folder: &std::path::Path) -> anyhow::Result<()> {
 
 fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
     let keys = client_keys(folder)?;
+    let signing = SigningKeys::read(folder)?;
     let used = if keys.is_empty() { BTreeMap::new() } else { used_by_keys(folder)? };
     // What is not recorded is not known.
     let used = |key: &ClientKey| (!key.no_record).then(|| used.get(&key.name).copied().unwrap_or_default());
@@ -141,12 +158,12 @@ fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        return Ok(crate::terminal::json(&json!({"format": 1, "keys": rows}))?);
+        return Ok(crate::terminal::json(&json!({"format": 1, "keys": rows, "signing": signing.json()}))?);
     }
     let mut out = crate::terminal::stdout();
     if keys.is_empty() {
-        writeln!(out, "there is no key; clients of this machine need none")?;
-        return Ok(());
+        writeln!(out, "there is no key of a client; clients of this machine need none")?;
+        return signing.text();
     }
     let mut table = crate::episodes::table(&[
         "name",
@@ -176,5 +193,6 @@ fn list(context: &Context, folder: &std::path::Path) -> anyhow::Result<()> {
             limit(key.keep_days.map(u64::from)),
         ]);
     }
-    Ok(crate::episodes::print(&mut out, &table)?)
+    crate::episodes::print(&mut out, &table)?;
+    signing.text()
 }

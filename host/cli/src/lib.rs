@@ -33,6 +33,7 @@ mod learn;
 mod learn_summary;
 mod memory;
 mod model;
+mod modules;
 mod new;
 mod play;
 mod playbook;
@@ -47,6 +48,7 @@ mod serve;
 mod setup;
 mod shell;
 mod signals;
+mod signing_keys;
 mod subprocess;
 mod summary;
 mod sweep;
@@ -98,6 +100,13 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Test(arguments) => cases::run(context, &arguments).await,
         Command::Check(arguments) => check::run(context, &arguments).await,
         Command::Play(arguments) => play::run(context, &arguments).await,
+        Command::Publish(arguments) => modules::publish(context, &arguments).await,
+        Command::Add(arguments) => modules::add(context, &arguments).await,
+        Command::Update(arguments) => modules::update(context, &arguments).await,
+        Command::Pull(arguments) => modules::pull(context, &arguments).await,
+        Command::List(arguments) => modules::list(context, &arguments).await,
+        Command::Search(arguments) => modules::search(context, &arguments).await,
+        Command::Yank(arguments) => modules::yank(context, &arguments).await,
         Command::Inspect(arguments) => inspect::run(context, &arguments).await,
         Command::Tasks(arguments) => tasks::run(context, &arguments).await,
         Command::Sweep(arguments) => sweep::run(context, &arguments).await,

@@ -89,6 +89,14 @@ pub enum DevkitError {
         /// The system's message.
         why: String,
     },
+    /// Something cannot be published or added as it is.
+    #[error("{what}: {why}")]
+    Unfit {
+        /// What it is about.
+        what: String,
+        /// The reason.
+        why: String,
+    },
     /// A file with test cases has a mistake.
     #[error("{path}, {why}")]
     Cases {
@@ -97,6 +105,18 @@ pub enum DevkitError {
         /// What is wrong, and where.
         why: String,
     },
+}
+
+impl From<clawhost_registry::RegistryError> for DevkitError {
+    fn from(error: clawhost_registry::RegistryError) -> Self {
+        Self::App(error.into())
+    }
+}
+
+impl From<clawhost_app::ModuleError> for DevkitError {
+    fn from(error: clawhost_app::ModuleError) -> Self {
+        Self::App(error.into())
+    }
 }
 
 impl DevkitError {

@@ -13,6 +13,7 @@ mod folder;
 mod hand;
 mod hints;
 mod machine;
+mod modules;
 mod oracle;
 mod scaffold;
 mod toolchain;
@@ -26,6 +27,10 @@ pub use cases::{
 pub use check::{CHECK_FORMAT, CHECK_SEED, CheckReport, CheckRequest, Checked, CheckedPlugin, Outcome, check};
 pub use dev::{Changes, DevEvent, DevOptions, FileWatch, dev};
 pub use error::DevkitError;
+pub use modules::{
+    AddReport, AddRequest, CHECK_STATEMENT, Change, Claim, Difference, LICENSE, PROVENANCE_STATEMENT, PublishReport,
+    PublishRequest, README, add, publish,
+};
 /// Turns of an episode if nobody says it: as a run has.
 pub const TURNS: u32 = 64;
 

@@ -44,8 +44,8 @@ pub use router::{
 pub use step::{DemoStep, FullStep, HarnessArm, LiveArm, Measurement, RouterTrial, Teacher};
 pub use weights::{Control, GameProof, WeightsDemo, WeightsDoubt, WeightsProof, demonstrate_weights, weights_doubts};
 
+use crate::modules::ComponentHost;
 use crate::{AppError, HostSettings};
-use clawhost_engine::Host;
 use std::path::PathBuf;
 
 /// Default seed of a demonstration. The documents show its results.
@@ -78,8 +78,8 @@ impl DemoMachine {
         Ok(folder.join(name))
     }
 
-    fn host(&self) -> Result<Host, AppError> {
-        crate::host::host(&self.host, Some(crate::workspace::compile_cache(&self.folder)?))
+    fn host(&self) -> Result<ComponentHost, AppError> {
+        crate::host::host(&self.host, &self.folder, Some(crate::workspace::compile_cache(&self.folder)?))
     }
 }
 

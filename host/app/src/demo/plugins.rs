@@ -1,9 +1,10 @@
 //! Finds and loads the plugins of a demonstration.
 
 use super::halted::Part;
+use crate::modules::ComponentHost;
 use crate::{AppError, RequestError};
 use clawhost_core::Attributes;
-use clawhost_engine::{EnvironmentPlugin, Host, ModelGrants, ReflectorPlugin};
+use clawhost_engine::{EnvironmentPlugin, ModelGrants, ReflectorPlugin};
 use clawhost_play::ScoringRule;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub fn plugin_folder(given: Option<&Path>, needed: &str) -> Result<PathBuf, AppE
 
 /// Loads the plugins of a demonstration, without any grants.
 pub(super) struct DemoPlugins<'a> {
-    pub(super) host: &'a Host,
+    pub(super) host: &'a ComponentHost,
     pub(super) folder: &'a Path,
 }
 

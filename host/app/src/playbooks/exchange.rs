@@ -162,6 +162,25 @@ fn text_of(path: &Path) -> Result<String, RequestError> {
     String::from_utf8(bytes).map_err(|_| refused("not a text file".to_owned()))
 }
 
+/// Reads a playbook from the bytes of a JSON file. `what` is for messages.
+///
+/// # Errors
+/// They contain no playbook or an empty one.
+pub fn playbook_of(what: &str, bytes: Vec<u8>) -> Result<Transferred, RequestError> {
+    let refused = |why: String| RequestError::File { path: what.to_owned(), why };
+    let text = String::from_utf8(bytes).map_err(|_| refused("not a text file".to_owned()))?;
+    let transferred = from_json(&text).map_err(|error| refused(error.to_string()))?;
+    not_empty(transferred, refused)
+}
+
+fn not_empty(transferred: Transferred, refused: impl Fn(String) -> RequestError) -> Result<Transferred, RequestError> {
+    let Transferred { playbook, .. } = &transferred;
+    match playbook.entries.is_empty() && playbook.sections.is_empty() {
+        true => Err(refused("it contains nothing to import".to_owned())),
+        false => Ok(transferred),
+    }
+}
+
 /// Reads a playbook from a JSON file, a skill, or a folder of skills.
 ///
 /// # Errors
@@ -177,12 +196,7 @@ pub fn read_playbook(path: &Path) -> Result<Transferred, RequestError> {
         from_json(&text_of(path)?)
     };
     let refused = |why: String| RequestError::File { path: path.display().to_string(), why };
-    let transferred = read.map_err(|error| refused(error.to_string()))?;
-    let Transferred { playbook, .. } = &transferred;
-    if playbook.entries.is_empty() && playbook.sections.is_empty() {
-        return Err(refused("it contains nothing to import".to_owned()));
-    }
-    Ok(transferred)
+    not_empty(read.map_err(|error| refused(error.to_string()))?, refused)
 }
 
 /// The result of an import.

@@ -11,7 +11,7 @@ mod served;
 mod show;
 mod versions;
 
-pub use exchange::{Exported, Imported, export, import, read_playbook};
+pub use exchange::{Exported, Imported, export, import, playbook_of, read_playbook};
 pub(crate) use exchange::{SkillStamp, skill_stamp};
 pub use list::{PlaybookRow, list};
 pub(crate) use origin::Beginning;

@@ -94,7 +94,7 @@ async fn loaded(
     let spec = plugin_spec(text)?;
     let cache = if has_cache(data) { Some(compile_cache(data)?) } else { None };
     // For a single plugin, no pool is reserved.
-    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, cache)?;
+    let host = host(&HostSettings { on_demand: true, ..settings.clone() }, data, cache)?;
     let (router, _) = open_router(&host, &spec, events).await?;
     Ok(RoutingPlugin { router: Arc::new(router), options: spec.options })
 }

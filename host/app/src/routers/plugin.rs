@@ -5,11 +5,12 @@ use super::files::router_file;
 use super::routed::described;
 use crate::events::EventSink;
 use crate::host::host;
+use crate::modules::ComponentHost;
 use crate::plugins::{Plugins, plugin_spec};
 use crate::workspace::compile_cache;
 use crate::{AppError, HostSettings, RequestError, Workspace};
 use clawhost_core::RoutingPlugin;
-use clawhost_engine::{Host, ModelGrants};
+use clawhost_engine::ModelGrants;
 use clawhost_store::Store;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,7 @@ pub(crate) struct RouterPluginSource {
     settings: HostSettings,
     store: Arc<Store>,
     /// Made for the first plugin: it reserves memory.
-    host: Option<Host>,
+    host: Option<ComponentHost>,
 }
 
 impl RouterPluginSource {
@@ -105,7 +106,7 @@ impl RouterPluginSource {
         }
         let host = match self.host.take() {
             Some(host) => host,
-            None => host(&self.settings, Some(compile_cache(&self.data)?))?,
+            None => host(&self.settings, &self.data, Some(compile_cache(&self.data)?))?,
         };
         let plugins = Plugins { host: &host, store: &self.store, grants: &ModelGrants::default(), events };
         let loaded = RouterPlugins::load(&plugins, Some(&self.routers), with_plugin.keys().map(String::as_str)).await;

@@ -29,6 +29,7 @@ use crate::forget::ForgetArgs;
 use crate::keys::KeysCommand;
 use crate::memory::MemoryCommand;
 use crate::model::ModelCommand;
+use crate::modules::{AddArgs, ListArgs, PublishArgs, PullArgs, SearchArgs, UpdateArgs, YankArgs};
 use crate::playbook::PlaybookCommand;
 use crate::router::RouterCommand;
 use crate::serve::ServeArgs;
@@ -62,6 +63,9 @@ pub(crate) struct Common {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Where modules come from that were not pulled yet [default: the folder `registry` of the data folder]
+    #[arg(long, value_name = "REGISTRY", env = "CLAWHOST_REGISTRY", global = true, hide_short_help = true)]
+    pub(crate) registry: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -112,6 +116,20 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Play an episode of an environment yourself, in the terminal
     Play(PlayArgs),
+    /// Publish a plugin or a playbook in a registry: a server, or a folder
+    Publish(PublishArgs),
+    /// Add a module to the project: pull it, check it, show what it may do, and pin it in claw.lock
+    Add(AddArgs),
+    /// Say which newer versions claw.lock could pin, and what would change; or pin them
+    Update(UpdateArgs),
+    /// Pull a module without pinning it
+    Pull(PullArgs),
+    /// List modules: those that were pulled, or those of a registry
+    List(ListArgs),
+    /// Search the modules of a registry
+    Search(SearchArgs),
+    /// Withdraw or deprecate a version of a module
+    Yank(YankArgs),
     /// Show a plugin and the permissions that it needs, before running it
     Inspect(InspectArgs),
     /// List the tasks of an environment, split by split
@@ -139,7 +157,7 @@ pub(crate) enum Command {
     Data(DataCommand),
     /// Say which addresses may receive keys from the environment, beside the providers' own
     Endpoints(EndpointsCommand),
-    /// Keys of the gateway's clients: list, add, remove
+    /// Keys of the gateway's clients: list, add, remove; and keys that sign modules: new, trust, revoke, policy
     Keys(KeysCommand),
     /// What gateways remember of users, projects, agents and teams: list, add, forget, export and import
     #[command(subcommand)]

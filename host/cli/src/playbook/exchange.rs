@@ -3,7 +3,7 @@
 use super::{print_json, workspace};
 use crate::context::Context;
 use crate::exit::{Exit, UsageError};
-use clawhost_app::playbooks;
+use clawhost_app::{AppError, Modules, playbooks};
 use clawhost_core::{counted, escaped};
 use std::io::Write as _;
 use std::path::Path;
@@ -37,7 +37,15 @@ pub(super) fn export(context: &Context, name: &str, path: &Path, number: Option<
 pub(super) async fn import(context: &Context, name: &str, path: &Path) -> anyhow::Result<Exit> {
     // A data folder is not created for an import that fails.
     playbooks::check_name(name)?;
-    let playbook = playbooks::read_playbook(path)?;
+    let text = path.to_string_lossy();
+    let playbook = match Modules::named(&text).map_err(AppError::from)? {
+        Some(module) => {
+            let modules = Modules::new(&context.folder()?, context.registry()?.as_ref());
+            let bytes = modules.playbook(&module).await.map_err(AppError::from)?;
+            playbooks::playbook_of(&text, bytes)?
+        }
+        None => playbooks::read_playbook(path)?,
+    };
     let imported = playbooks::import(&workspace(context)?, name, &playbook).await?;
     if context.json() {
         return print_json(&imported);

@@ -73,7 +73,7 @@ pub(crate) enum PlaybookCommand {
         /// The playbook
         #[arg(value_name = "NAME")]
         name: String,
-        /// A file ending in .json, a folder with SKILL.md files, or a single skill file ending in .md
+        /// A file ending in .json, a folder with SKILL.md files, a single skill file ending in .md, or a module: TEAM/NAME
         #[arg(value_name = "PATH")]
         path: PathBuf,
     },

@@ -151,7 +151,7 @@ pub(crate) async fn test_component(
     request: &TestRequest,
     told: &(dyn Fn(&CaseResult) + Sync),
 ) -> Result<TestReport, DevkitError> {
-    let digest = clawhost_core::Digest::of(&bench.read(&spec.path)?);
+    let digest = clawhost_core::Digest::of(&bench.read(&spec.path).await?);
     let mut report = TestReport {
         plugin: plugin.manifest().plugin.name.to_string(),
         version: plugin.manifest().plugin.version.to_string(),

@@ -73,7 +73,7 @@ pub async fn check(
     told: &(dyn Fn(&Checked) + Sync),
 ) -> Result<CheckReport, DevkitError> {
     let Trial { plugin: spec, folder, rewards } = &request.plugin;
-    let bytes = bench.read(&spec.path)?;
+    let bytes = bench.read(&spec.path).await?;
     let outline = bench.host().outline(&spec.path, &bytes).map_err(AppError::from)?;
     let checking =
         Checking { bench, folder: folder.as_ref(), manifest: outline.manifest.as_ref(), seed: request.seed, told };

@@ -1,0 +1,150 @@
+//! Versions: the lock, updates, withdrawals.
+
+use super::{Team, guests};
+
+fn registry(team: &Team) -> String {
+    format!("file:{}", team.path("registry").display())
+}
+
+#[test]
+fn a_version_never_changes() {
+    if guests::folder_or_skip("a_version_never_changes").is_none() {
+        return;
+    }
+    let team = Team::new();
+    let registry = registry(&team);
+    assert_eq!(team.publishes(&registry, "1.0.0", &["--dry-run"])["was_there"], false);
+    assert!(!team.path("registry").exists(), "a dry run writes nothing");
+    team.publishes(&registry, "1.0.0", &[]);
+    assert_eq!(team.publishes(&registry, "1.0.0", &[])["was_there"], true);
+    let folder = team.plugin("reward_format", "reward", "exact", "1.0.0");
+    let error = team.refused(&["publish", &registry, &folder, "--as", "shop/exact", "--despite-checks"], 2);
+    assert!(error.contains("has shop/exact 1.0.0 already, with other content; a version never changes"), "{error}");
+    let error = team.refused(&["publish", &registry, &folder, "--as", "shop/ex-act", "--despite-checks"], 2);
+    assert!(error.contains("shop/ex-act looks like shop/exact"), "{error}");
+    let error = team.refused(&["publish", &registry, &folder, "--as", "shop/Exact"], 2);
+    assert!(error.contains("did you mean `exact`?"), "{error}");
+    let error = team.refused(&["publish", &registry, &folder, "--as", "shop/exact@2.0.0"], 2);
+    assert!(error.contains("it says that it is version 1.0.0, not 2.0.0"), "{error}");
+    let named_twice = ["publish", "oci://127.0.0.1:1/shop/exact", &folder, "--as", "shop/exact"];
+    let error = team.refused(&named_twice, 2);
+    assert!(error.contains("--as: the target names the module already"), "{error}");
+    let error = team.refused(&["publish", "oci://127.0.0.1:1/shop/exact", &folder, "--despite-checks"], 2);
+    assert!(error.contains("127.0.0.1:1: "), "{error}");
+}
+
+#[test]
+fn an_update_shows_what_changes_before_it_is_accepted() {
+    if guests::folder_or_skip("an_update_shows_what_changes_before_it_is_accepted").is_none() {
+        return;
+    }
+    let (publisher, user) = (Team::new(), Team::new());
+    let registry = registry(&publisher);
+    publisher.publishes(&registry, "1.0.0", &[]);
+    user.run(&["add", "shop/exact@1", "--from", &registry]);
+    let before = clawhost_files::read_text(&user.path("claw.lock"), 1 << 20).unwrap();
+    // The next version asks a model.
+    let folder = publisher.plugin("reward_judge", "reward", "exact", "1.1.0");
+    publisher.json(&["publish", &registry, &folder, "--as", "shop/exact", "--despite-checks"]);
+    let output = user.run(&["update", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let update = &report["updates"][0];
+    assert_eq!((&update["version"], &update["before"]["version"]), (&"1.1.0".into(), &"1.0.0".into()));
+    let imports = update["difference"]["imports"].as_array().unwrap();
+    assert!(imports.iter().any(|one| one["what"].as_str().unwrap().starts_with("clawhost:llm/")), "{update:#}");
+    assert_eq!(clawhost_files::read_text(&user.path("claw.lock"), 1 << 20).unwrap(), before, "nothing is pinned yet");
+    user.run(&["update", "--accept"]);
+    let after = clawhost_files::read_text(&user.path("claw.lock"), 1 << 20).unwrap();
+    assert!(after.contains("version = \"1.1.0\"") && after.contains("versions = \"^1\""), "{after}");
+    let error = user.refused(&["update", "shop/other"], 2);
+    assert!(error.contains("claw.lock has no shop/other; `clawhost add shop/other` adds it"), "{error}");
+}
+
+#[test]
+fn a_lock_decides_and_one_that_does_not_fit_is_an_error() {
+    if guests::folder_or_skip("a_lock_decides_and_one_that_does_not_fit_is_an_error").is_none() {
+        return;
+    }
+    let (publisher, user) = (Team::new(), Team::new());
+    let registry = registry(&publisher);
+    publisher.publishes(&registry, "1.0.0", &[]);
+    publisher.publishes(&registry, "2.0.0", &[]);
+    user.json(&["pull", "shop/exact@2", "--from", &registry]);
+    user.json(&["add", "shop/exact@1", "--from", &registry, "--no-check"]);
+    let version = |text: &str| user.json(&["inspect", text])["plugin"]["manifest"]["plugin"]["version"].clone();
+    assert_eq!(version("shop/exact"), "1.0.0", "the lock decides, not what is newest");
+    let error = user.refused(&["inspect", "shop/exact@2"], 2);
+    assert!(error.contains("claw.lock pins shop/exact 1.0.0, which is not shop/exact@^2"), "{error}");
+    // Another machine, with the same lock.
+    let other = Team::new();
+    std::fs::copy(user.path("claw.lock"), other.path("claw.lock")).unwrap();
+    assert_eq!(
+        other.json(&["inspect", "shop/exact"])["plugin"]["digest"],
+        user.json(&["inspect", "shop/exact"])["plugin"]["digest"]
+    );
+    // A lock whose digest was changed by hand.
+    let text = clawhost_files::read_text(&user.path("claw.lock"), 1 << 20).unwrap();
+    let content = text.lines().find(|line| line.starts_with("content")).unwrap();
+    std::fs::write(user.path("claw.lock"), text.replace(content, &format!("content = \"sha256:{}\"", "0".repeat(64))))
+        .unwrap();
+    let error = user.refused(&["inspect", "shop/exact"], 2);
+    assert!(error.contains("shop/exact 1.0.0 is not what claw.lock pins: its content is sha256:"), "{error}");
+    std::fs::write(user.path("claw.lock"), "format = 1\n[[module]]\nname = 1\n").unwrap();
+    let error = user.refused(&["inspect", "shop/exact"], 2);
+    assert!(error.contains("claw.lock: line 3"), "{error}");
+}
+
+#[test]
+fn a_withdrawn_version_is_not_chosen_and_a_lock_keeps_it() {
+    if guests::folder_or_skip("a_withdrawn_version_is_not_chosen_and_a_lock_keeps_it").is_none() {
+        return;
+    }
+    let (publisher, user, late) = (Team::new(), Team::new(), Team::new());
+    let registry = registry(&publisher);
+    publisher.publishes(&registry, "1.0.0", &[]);
+    publisher.publishes(&registry, "1.1.0", &[]);
+    user.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
+    publisher.json(&["yank", "shop/exact@1.1.0", "--from", &registry, "--why", "too lenient"]);
+    assert_eq!(user.json(&["inspect", "shop/exact"])["plugin"]["manifest"]["plugin"]["version"], "1.1.0");
+    let added = late.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
+    assert_eq!(added["added"]["version"], "1.0.0");
+    let error = late.refused(&["add", "shop/exact@1.1.0", "--from", &registry], 2);
+    assert!(error.contains("shop/exact 1.1.0 was withdrawn: too lenient"), "{error}");
+    publisher.json(&["yank", "shop/exact@1.1.0", "--from", &registry, "--undo"]);
+    publisher.json(&["yank", "shop/exact@1.1.0", "--from", &registry, "--deprecate", "--why", "use 2"]);
+    let added = late.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
+    assert_eq!((&added["added"]["version"], &added["added"]["state"]["why"]), (&"1.1.0".into(), &"use 2".into()));
+    let error = publisher.refused(&["yank", "shop/exact", "--from", &registry, "--why", "x"], 2);
+    assert!(error.contains("name a version, as team/name@1.2.0"), "{error}");
+    let error = publisher.refused(&["yank", "shop/exact@9.0.0", "--from", &registry, "--why", "x"], 2);
+    assert!(error.contains("has no shop/exact 9.0.0; it has 1.1.0, 1.0.0"), "{error}");
+}
+
+#[test]
+fn a_module_for_a_newer_host_is_refused_before_it_is_pinned() {
+    if guests::folder_or_skip("a_module_for_a_newer_host_is_refused_before_it_is_pinned").is_none() {
+        return;
+    }
+    let (publisher, user) = (Team::new(), Team::new());
+    let registry = registry(&publisher);
+    publisher.publishes(&registry, "1.0.0", &[]);
+    // A component of a later track, in the place of the one that was published: nobody publishes it with this program.
+    let bytes = clawhost_files::read(&guests::folder().unwrap().join("reward_exact.wasm"), 1 << 30).unwrap();
+    let newer = replaced(&bytes, b"clawhost:reward/reward@0.1.0", b"clawhost:reward/reward@0.9.0");
+    std::fs::write(publisher.path("newer.wasm"), newer).unwrap();
+    let error = publisher.refused(&["publish", &registry, "newer.wasm", "--as", "shop/newer@1.0.0"], 3);
+    assert!(error.contains("0.9.0"), "{error}");
+    assert_eq!(user.json(&["list", "--from", &registry])["modules"].as_array().unwrap().len(), 1);
+}
+
+/// All occurrences of a text, replaced by one of equal length.
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(found) = bytes[at..].windows(from.len()).position(|window| window == from) {
+        bytes[at + found..at + found + to.len()].copy_from_slice(to);
+        at += found + to.len();
+    }
+    bytes
+}
