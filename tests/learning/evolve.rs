@@ -89,7 +89,7 @@ impl Reward for Wants {
             true => Err(Failure::new(FailureKind::Llm, code::UNAVAILABLE, "the judge is down")),
             false => Ok(group.iter().map(card).collect()),
         };
-        Scoring { verdicts, log: vec![], journal: vec![] }
+        Scoring { verdicts, log: vec![], journal: vec![], fuel: None }
     }
 }
 

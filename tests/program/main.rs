@@ -70,6 +70,7 @@ mod refusals;
 mod reload;
 mod replay;
 mod resume;
+mod reward_comparison;
 mod route_plugins;
 mod routed;
 mod routed_weights;

@@ -3,7 +3,7 @@
 use crate::data::ForgetError;
 use crate::live::MemoryError;
 use crate::modules::ModuleError;
-use crate::{FolderError, NotGranted, RequestError};
+use crate::{ComparisonError, FolderError, NoHistory, NotGranted, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_gateway::GatewayError;
@@ -60,6 +60,12 @@ pub enum AppError {
     /// Nothing is forgotten.
     #[error(transparent)]
     Forget(#[from] ForgetError),
+    /// Two judges cannot be compared.
+    #[error(transparent)]
+    Comparison(#[from] ComparisonError),
+    /// A reward has no history.
+    #[error(transparent)]
+    NoHistory(#[from] NoHistory),
     /// The specification of a run has problems.
     #[error(transparent)]
     Spec(#[from] Problems),
@@ -152,6 +158,8 @@ impl AppError {
             | Self::NotGranted(_)
             | Self::Memory(_)
             | Self::Forget(_)
+            | Self::Comparison(_)
+            | Self::NoHistory(_)
             | Self::Spec(_)
             | Self::Provider(_)
             | Self::Device(_) => ErrorKind::Usage,
@@ -193,6 +201,8 @@ impl AppError {
             Self::NotGranted(_) => "not_granted",
             Self::Memory(_) => "memory",
             Self::Forget(_) => "forget",
+            Self::Comparison(error) => error.code(),
+            Self::NoHistory(_) => "no_history",
             Self::Spec(_) => "specification",
             Self::Document { .. } => "stored_specification",
             Self::Engine(error) => error.code(),
@@ -224,6 +234,8 @@ impl AppError {
             Self::Memory(_) => Vec::new(),
             Self::Forget(ForgetError::GatewayRuns { .. }) => vec![Hint::command("stop", "ends it")],
             Self::Forget(_) => Vec::new(),
+            Self::Comparison(error) => error.hints(),
+            Self::NoHistory(_) => NoHistory::hints(),
             Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
             Self::Gateway(error) => error.hints(),

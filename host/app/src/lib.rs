@@ -57,6 +57,8 @@ mod request_codes;
 mod request_error;
 mod request_hints;
 mod resume;
+mod reward_comparison;
+mod reward_history;
 pub mod routers;
 mod run;
 mod run_file;
@@ -142,6 +144,11 @@ pub use replay::{
 };
 pub use request_error::RequestError;
 pub use resume::Start;
+pub use reward_comparison::{
+    Against, ComparedJudge, ComparisonError, JudgeCost, JudgedBy, MeasuredCalls, RewardComparison,
+    RewardComparisonRequest, compare_rewards,
+};
+pub use reward_history::{NoHistory, RewardUses, reward_history};
 pub use run::run;
 pub use run_file::check_run_file;
 pub use runs::{

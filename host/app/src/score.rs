@@ -7,9 +7,12 @@ use crate::routers::{RouterPlugins, granted_routers};
 use crate::runs::{RunChoice, choose_runs, damaged_runs};
 use crate::stored::StoredEpisodes;
 use crate::{AppError, RequestError, Workspace};
-use clawhost_core::{Attributes, DamagedRecord, LeaseMode, LeaseSubject, PluginIdentity, RewardSource, RunId, RunKind};
+use clawhost_core::{
+    Attributes, DamagedRecord, Episode, Lease, LeaseMode, LeaseSubject, PluginIdentity, RewardRecord, RewardSource,
+    RunId, RunKind,
+};
 use clawhost_engine::ModelGrants;
-use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringRule, StopReason, Unread, score_stored};
+use clawhost_play::{Cancel, Rescoring, ScoreReport, ScoringObserver, ScoringRule, StopReason, Unread, score_stored};
 use clawhost_run_config::{BudgetSpec, Grant, Key, PluginSpec, RewardSpec};
 use serde::Serialize;
 
@@ -111,6 +114,38 @@ impl Scored {
     }
 }
 
+/// Follows the scoring of runs.
+pub(crate) trait ScoreWatcher {
+    /// The rewards are loaded. It may put others in their places that answer alike.
+    fn loaded(&mut self, rules: &mut [ScoringRule]);
+    /// As [`ScoringObserver::answered`], with the position of the run.
+    fn answered(&mut self, reward: usize, place: (usize, u64), episode: &Episode, record: Option<&RewardRecord>);
+}
+
+impl ScoreWatcher for () {
+    fn loaded(&mut self, _: &mut [ScoringRule]) {}
+
+    fn answered(&mut self, _: usize, _: (usize, u64), _: &Episode, _: Option<&RewardRecord>) {}
+}
+
+/// Passes on what happens while one run is judged.
+struct Observed<'a> {
+    watcher: &'a mut dyn ScoreWatcher,
+    events: &'a dyn EventSink,
+    run: usize,
+    total: u64,
+}
+
+impl ScoringObserver for Observed<'_> {
+    fn answered(&mut self, reward: usize, group: u64, episode: &Episode, record: Option<&RewardRecord>) {
+        self.watcher.answered(reward, (self.run, group), episode, record);
+    }
+
+    fn progress(&mut self, done: u64) {
+        self.events.event(Event::Progress { done, total: self.total });
+    }
+}
+
 /// Judges the episodes of runs with rewards. Verdicts before a stop are recorded; the same request continues.
 ///
 /// # Errors
@@ -120,6 +155,17 @@ pub async fn score(
     request: ScoreRequest,
     cancel: &Cancel,
     events: &dyn EventSink,
+) -> Result<Scored, AppError> {
+    score_watched(workspace, request, cancel, events, &mut ()).await
+}
+
+/// As [`score`], and tells a watcher what every reward says about every episode.
+pub(crate) async fn score_watched(
+    workspace: &Workspace,
+    request: ScoreRequest,
+    cancel: &Cancel,
+    events: &dyn EventSink,
+    watcher: &mut dyn ScoreWatcher,
 ) -> Result<Scored, AppError> {
     let concurrency = usize::from(request.concurrency);
     let mut models = ModelFactory::new(
@@ -136,8 +182,12 @@ pub async fn score(
     let grants = models.grants(&request.grants, events)?;
     let reader = workspace.reader()?;
     let damaged = damaged_runs(&*reader, &request.runs)?;
-    let mut wanted = Vec::new();
+    let mut wanted: Vec<(Box<dyn Lease>, RunId)> = Vec::new();
     for row in choose_runs(&*reader, &request.runs)? {
+        // A run may be named twice.
+        if wanted.iter().any(|(_, run)| *run == row.id) {
+            continue;
+        }
         // While a run is played, episodes may be replaced. Nothing is judged before the leases of all runs are held.
         let lease = workspace.lease(&LeaseSubject::Run(row.id.clone()), LeaseMode::Shared)?;
         wanted.push((lease.ok_or_else(|| RequestError::RunBusy(row.id.0.clone()))?, row.id));
@@ -145,11 +195,12 @@ pub async fn score(
     let plain = |plugin| RewardSpec { plugin, weight: 1.0, source: None, part: None };
     let rewards: Vec<RewardSpec> = request.rewards.into_iter().map(plain).collect();
     let plugins = Plugins { host: &host, store: &store, grants: &grants, events };
-    let rules = plugins.rewards(&rewards).await?;
+    let mut rules = plugins.rewards(&rewards).await?;
     let mut scored = Scored { rewards: rules.iter().map(RewardInUse::from).collect(), runs: Vec::new(), damaged };
+    watcher.loaded(&mut rules);
     // One warning for all runs: each key of a gateway has a run.
     let mut unread: Vec<Unread> = Vec::new();
-    for (_lease, run) in wanted {
+    for (position, (_lease, run)) in wanted.into_iter().enumerate() {
         let mut source = StoredEpisodes::of_run(&*reader, &run)?;
         let total = source.remaining();
         let verdicts = total as f64 * rules.len() as f64;
@@ -158,8 +209,8 @@ pub async fn score(
             again: request.again,
             failures_allowed: (request.failure_budget * verdicts + ROUNDING).floor() as u64,
         };
-        let progress = |done| events.event(Event::Progress { done, total });
-        let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, progress).await?;
+        let observed = Observed { watcher: &mut *watcher, events, run: position, total };
+        let report = score_stored(&mut source, &rules, (&*store, &*workspace.clock()), how, cancel, observed).await?;
         for one in &report.unread {
             match unread.iter_mut().find(|known: &&mut Unread| {
                 (&known.reward, &known.reads, &known.part) == (&one.reward, &one.reads, &one.part)

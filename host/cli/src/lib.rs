@@ -40,6 +40,8 @@ mod playbook;
 mod plot;
 mod rehearsal;
 mod replay;
+mod reward_comparison;
+mod reward_history;
 mod router;
 mod run;
 mod runs;

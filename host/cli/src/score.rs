@@ -1,4 +1,4 @@
-//! `clawhost score`: scores stored episodes with other rewards.
+//! `clawhost score`: scores stored episodes with other rewards. With another judge it compares, with a name it shows a history.
 
 use crate::args::{ScoreArgs, placed_by_flag};
 use crate::context::Context;
@@ -6,14 +6,15 @@ use crate::episodes::{explained, tell_damaged};
 use crate::exit::{Exit, UsageError};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
+use crate::{reward_comparison, reward_history};
 use clawhost_app::{
-    ClosedSessions, RunChoice, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest, Scored, ScoredRun, Workspace,
-    close_sessions, denied_alias, plugin_spec,
+    Against, ClosedSessions, RewardComparisonRequest, RunChoice, SCORE_CONCURRENCY, SCORE_FAILURE_BUDGET, ScoreRequest,
+    Scored, ScoredRun, Workspace, close_sessions, denied_alias, plugin_spec,
 };
-use clawhost_core::{counted, escaped, thousands};
-use clawhost_play::{Rescored, StopReason};
+use clawhost_core::{RunId, counted, escaped, thousands};
+use clawhost_play::{DISAGREEMENTS, Rescored, StopReason};
 use clawhost_run_config::{BudgetSpec, Grant, Price};
-use std::io::Write as _;
+use std::io::Write;
 use std::ops::RangeInclusive;
 
 /// The range of `--max-cost`.
@@ -35,12 +36,21 @@ impl ScoreArgs {
         })
     }
 
+    /// The selected runs.
+    fn choice(&self) -> RunChoice {
+        match &self.named[..] {
+            [] => self.runs.choice(),
+            [one] => RunChoice::One(one.clone()),
+            named => RunChoice::These(named.iter().cloned().map(RunId).collect()),
+        }
+    }
+
     fn request(&self) -> anyhow::Result<ScoreRequest> {
         let grant = |text: &String| {
             text.parse::<Grant>().map_err(|expected| UsageError(format!("`{text}` is not a grant; write {expected}")))
         };
         Ok(ScoreRequest {
-            runs: self.runs.choice(),
+            runs: self.choice(),
             rewards: self.reward.iter().map(|text| plugin_spec(text)).collect::<Result<_, _>>()?,
             grants: self.grant.iter().map(grant).collect::<Result<_, _>>()?,
             budget: self.budget()?,
@@ -52,7 +62,20 @@ impl ScoreArgs {
 }
 
 pub(crate) async fn run(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
-    judge(context, args).await.map_err(|error| explained(context, error))
+    let ran = match (&args.history, &args.against) {
+        // A history is that of the data folder, unless runs are named.
+        (Some(name), _) => reward_history::run(
+            context,
+            name,
+            &match args.choice() {
+                RunChoice::Newest => RunChoice::All,
+                runs => runs,
+            },
+        ),
+        (None, Some(against)) => compare(context, args, against).await,
+        (None, None) => judge(context, args).await,
+    };
+    ran.map_err(|error| explained(context, error))
 }
 
 /// Ends open sessions, and says which of them are judged.
@@ -69,6 +92,41 @@ async fn close(workspace: &Workspace, runs: &RunChoice, progress: &Progress) -> 
             .say(&format!("note: {of_them} of them are in {others} and are not judged now; --all judges every run"));
     }
     Ok(runs)
+}
+
+/// Compares the reward with another judge.
+async fn compare(context: &Context, args: &ScoreArgs, against: &str) -> anyhow::Result<Exit> {
+    let mut request = RewardComparisonRequest {
+        scoring: args.request()?,
+        against: Against::parse(against)?,
+        thresholds: args.threshold,
+        disagreements: args.disagreements.map_or(DISAGREEMENTS, usize::from),
+    };
+    // The data folder must exist: scoring needs recorded episodes.
+    context.reader()?;
+    let workspace = context.workspace(&args.machine)?;
+    let progress = Progress::new(context, args.machine.quiet, "judged");
+    request.scoring.runs = close(&workspace, &request.scoring.runs, &progress).await?;
+    let signals = cancel_on_signal(Stopping::Scoring);
+    let compared = clawhost_app::compare_rewards(&workspace, request, signals.cancel(), &progress).await;
+    drop(signals);
+    progress.finish();
+    let compared = compared.map_err(placed_by_flag)?;
+    match context.json() {
+        true => {
+            let mut document = serde_json::to_value(&compared)?;
+            if let Some(fields) = document.as_object_mut() {
+                fields.insert("format".to_owned(), 1.into());
+            }
+            crate::terminal::json(&document)?;
+        }
+        false => reward_comparison::text(&mut crate::terminal::stdout(), &compared)?,
+    }
+    tell_damaged(&compared.damaged);
+    Ok(match Exit::of_stop(compared.stopped()) {
+        Exit::Ok if !compared.damaged.is_empty() => Exit::Store,
+        exit => exit,
+    })
 }
 
 async fn judge(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
@@ -159,9 +217,15 @@ fn text(scored: &ScoredRun) -> anyhow::Result<()> {
             writeln!(out, "\x1b[31m  failed\x1b[0m    {}{}", escaped(failure, 1000), grant.unwrap_or_default())?;
         }
     }
+    stopped(&mut out, report.stopped.as_ref())?;
+    Ok(())
+}
+
+/// Says why scoring stopped, if it did.
+pub(crate) fn stopped(out: &mut impl Write, reason: Option<&StopReason>) -> std::io::Result<()> {
     let stopped =
         |why: &str| format!("\x1b[1;33mstopped:\x1b[0m {why}; what was judged is recorded, the same command continues");
-    match &report.stopped {
+    match reason {
         None => {}
         Some(StopReason::Cancelled) => writeln!(out, "{}", stopped("by you"))?,
         Some(StopReason::ModelBudget) => {

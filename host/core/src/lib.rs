@@ -70,5 +70,6 @@ pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
 pub use tokens::TokenRecord;
 pub use verdict::{
-    EXECUTION_CONFIDENCE, LaterVerdict, Question, RewardRecord, ScoreCard, Verdict, effective_reward, standing,
+    EXECUTION_CONFIDENCE, LaterVerdict, Question, RewardRecord, ScoreCard, Verdict, deciding, effective_reward,
+    standing,
 };

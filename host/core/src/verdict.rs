@@ -180,7 +180,13 @@ pub const EXECUTION_CONFIDENCE: f64 = 0.7;
 /// `None` is different from 0.
 pub fn effective_reward(records: &[RewardRecord]) -> Option<f64> {
     let standing: Vec<&RewardRecord> = standing(records).collect();
-    RewardSource::ALL.into_iter().find_map(|source| of_source(&standing, source))?
+    deciding(&standing).and_then(|(_, reward)| reward)
+}
+
+/// The source that decides among standing verdicts, with the reward that they give: see [`effective_reward`]. `None`: no source has a
+/// result. Without a reward one of the deciding source failed.
+pub fn deciding(standing: &[&RewardRecord]) -> Option<(RewardSource, Option<f64>)> {
+    RewardSource::ALL.into_iter().find_map(|source| Some((source, of_source(standing, source)?)))
 }
 
 /// The verdicts that no later verdict on the same question replaces, in order.

@@ -281,16 +281,17 @@ impl RewardPlugin {
     async fn answering(&self, context: &Context, group: &[Arc<Episode>], answers: ModelCallSource) -> Scoring {
         let limits = self.score_limits(group.len());
         match self.instance("score", &limits, context.seed, self.grants.clone(), group).await {
-            Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new() },
+            Err(failure) => Scoring { verdicts: Err(failure), log: Vec::new(), journal: Vec::new(), fuel: None },
             Ok((mut place, guest)) => {
                 place.store.data_mut().answers = answers;
                 let mut verdicts = self.ask(&mut place, &guest, context, group).await;
+                let fuel = call::fuel_used(&place.store);
                 let state = place.store.data_mut();
                 if let Some(spent) = &state.budget_spent {
                     blame_the_budget(&mut verdicts, spent);
                 }
                 let log = state.log().take();
-                Scoring { verdicts, log, journal: std::mem::take(&mut state.journal) }
+                Scoring { verdicts, log, journal: std::mem::take(&mut state.journal), fuel }
             }
         }
     }

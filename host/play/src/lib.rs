@@ -11,6 +11,7 @@
 //! * A failure is counted, never scored. A run whose failures exceed its budget stops.
 //! * Equal plans and equal model answers give equal reports, whatever the concurrency.
 
+mod agreement;
 mod alone;
 mod basis;
 mod branch;
@@ -29,6 +30,7 @@ mod replay;
 mod report;
 mod rescore;
 mod reward_function;
+mod reward_history;
 mod run;
 mod score;
 mod tasks;
@@ -36,6 +38,10 @@ mod tools;
 mod tries;
 mod unread;
 
+pub use agreement::{
+    Agreement, Answer, AnswerCounts, Comparing, Confusion, Coverage, DISAGREEMENTS, Disagreement, JudgedPair, Lacking,
+    Measure, Passing, RESAMPLES, Sides, SliceAgreement, SliceKind, TASKS_NEEDED, agreement,
+};
 pub use alone::{Alone, play_alone, play_watched};
 pub use basis::{Basis, BasisPart, BasisReward, Conditions, run_digest};
 pub use compare::Difference;
@@ -53,8 +59,9 @@ pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};
 pub use report::{
     Branching, EpisodeSummary, FailedBy, FailureCount, PartReport, RewardMean, RunReport, StopReason, failure_cause,
 };
-pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, score_stored};
+pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, ScoringObserver, score_stored};
 pub use reward_function::RewardFunction;
+pub use reward_history::{RewardHistory, RewardUse};
 pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};
 pub use score::judged;
 pub use tasks::{SHUFFLED, fetch_shuffled, fetch_tasks, split_of, task_rank};

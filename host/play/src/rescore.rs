@@ -85,6 +85,25 @@ pub struct ScoreReport {
     pub stopped: Option<StopReason>,
 }
 
+/// Follows scoring. Groups come in the order in which they were judged.
+pub trait ScoringObserver {
+    /// What a reward says about an episode: its stored verdict, or the one that it gave now. Called for every complete episode and every
+    /// reward, which is named by its position. `group` is the position of the episode's group in the run. `None`: the reward was not
+    /// asked, or scoring was stopped before it answered.
+    fn answered(&mut self, reward: usize, group: u64, episode: &Episode, record: Option<&RewardRecord>);
+    /// This many episodes were judged by every reward.
+    fn progress(&mut self, episodes: u64);
+}
+
+/// A function that counts.
+impl<F: FnMut(u64)> ScoringObserver for F {
+    fn answered(&mut self, _: usize, _: u64, _: &Episode, _: Option<&RewardRecord>) {}
+
+    fn progress(&mut self, episodes: u64) {
+        self(episodes);
+    }
+}
+
 /// Results of one reward in one group.
 #[derive(Default)]
 struct Tally {
@@ -134,6 +153,16 @@ fn failed_with(record: &RewardRecord, kind: FailureKind, code: &str) -> bool {
     matches!(&record.verdict, Verdict::Failed(failure) if failure.kind == kind && failure.code == code)
 }
 
+/// The verdict that counts: an existing one is never changed, unless it failed.
+fn counting<'a>(
+    episode: &'a Episode,
+    question: &Question,
+    record: Option<&'a RewardRecord>,
+) -> (Option<&'a RewardRecord>, Option<&'a RewardRecord>) {
+    let known = standing(&episode.verdicts).find(|known| known.question() == *question);
+    (known, known.filter(|known| !known.failed()).or(record))
+}
+
 /// The result of one reward for one episode: what is counted, and what is stored.
 fn settle(
     episode: &Episode,
@@ -142,14 +171,8 @@ fn settle(
     at: u64,
     tally: &mut Tally,
 ) -> Option<Judged> {
-    let known = standing(&episode.verdicts).find(|known| known.question() == *question);
-    // An existing verdict is never changed.
-    let counted = match (&record, known) {
-        (_, Some(known)) if !known.failed() => known,
-        (Some(record), _) => record,
-        (None, _) => return None,
-    };
-    match &counted.verdict {
+    let (known, counted) = counting(episode, question, record.as_ref());
+    match &counted?.verdict {
         Verdict::Scored(card) => tally.values.push(card.value),
         Verdict::NotApplicable(_) => tally.silent += 1,
         Verdict::Failed(failure) => {
@@ -191,7 +214,7 @@ pub async fn score_stored<S: EpisodeSource>(
     (store, clock): (&dyn EpisodeStore, &dyn Clock),
     how: Rescoring,
     operator: &Cancel,
-    mut progress: impl FnMut(u64),
+    mut observer: impl ScoringObserver,
 ) -> Result<ScoreReport, PlayError> {
     let cancel = Cancel::default();
     let mut judging: JoinSet<Asked> = JoinSet::new();
@@ -241,7 +264,7 @@ pub async fn score_stored<S: EpisodeSource>(
         group.iter().for_each(|episode| readings.add(episode));
         let mut judged = Vec::new();
         let mut of_group = Vec::with_capacity(rules.len());
-        for (question, of_rule) in records {
+        for (position, (question, of_rule)) in records.into_iter().enumerate() {
             let mut tally = Tally::default();
             for (episode, record) in group.iter().zip(of_rule) {
                 let spent = record.as_ref().is_some_and(|record| failed_with(record, FailureKind::Llm, code::BUDGET));
@@ -252,6 +275,7 @@ pub async fn score_stored<S: EpisodeSource>(
                 let whole = |record: &RewardRecord| !failed_with(record, FailureKind::Cancelled, code::CANCELLED);
                 let record = record.filter(|record| whole(record) && !spent);
                 tally.before.extend(episode.reward);
+                observer.answered(position, index, episode, counting(episode, &question, record.as_ref()).1);
                 judged.extend(settle(episode, &question, record, clock.now_ms(), &mut tally));
             }
             failures += tally.failed;
@@ -267,7 +291,7 @@ pub async fn score_stored<S: EpisodeSource>(
         if let Some(reason) = &stopped {
             cancel.request_because(reason.clone());
         }
-        progress(episodes);
+        observer.progress(episodes);
     }
     // Groups in progress at the stop are counted too.
     if let Some(StopReason::FailureBudget { failed, .. }) = &mut stopped {

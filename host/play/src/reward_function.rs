@@ -62,6 +62,6 @@ impl<F: Fn(&Episode) -> Option<f64> + Send + Sync> Reward for RewardFunction<F> 
 
     async fn score(&self, _: &Context, group: &[Arc<Episode>]) -> Scoring {
         let verdicts = group.iter().map(|episode| self.verdict(episode)).collect();
-        Scoring { verdicts: Ok(verdicts), log: Vec::new(), journal: Vec::new() }
+        Scoring { verdicts: Ok(verdicts), log: Vec::new(), journal: Vec::new(), fuel: None }
     }
 }

@@ -50,6 +50,6 @@ impl Reward for Shuffled {
             let drawn = derive_seed(self.seed ^ first, "shuffle", last as u64) % (last as u64 + 1);
             verdicts.swap(last, usize::try_from(drawn).unwrap_or(0));
         }
-        Scoring { verdicts: Ok(verdicts), log: Vec::new(), journal: Vec::new() }
+        Scoring { verdicts: Ok(verdicts), log: Vec::new(), journal: Vec::new(), fuel: None }
     }
 }

@@ -16,7 +16,7 @@ use crate::{AppError, HostSettings, RequestError, Workspace};
 use clawhost_core::{DamagedRecord, Discrepancy, EpisodeId, LedgerReport, RunId, standing};
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
 use group::{Assembled, Replayed};
-use plugins::KeptPlugins;
+pub(crate) use plugins::KeptPlugins;
 use records::RecordCheck;
 use serde::Serialize;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
 }
 
 /// The plugins of the current episodes, each loaded once.
-pub(super) struct KeptPlugins<'a> {
+pub(crate) struct KeptPlugins<'a> {
     host: &'a Host,
     reader: &'a dyn StoreReader,
     events: &'a dyn EventSink,
@@ -51,7 +51,7 @@ pub(super) struct KeptPlugins<'a> {
 }
 
 impl<'a> KeptPlugins<'a> {
-    pub(super) fn new(host: &'a Host, reader: &'a dyn StoreReader, events: &'a dyn EventSink) -> Self {
+    pub(crate) fn new(host: &'a Host, reader: &'a dyn StoreReader, events: &'a dyn EventSink) -> Self {
         Self { host, reader, events, environments: HashMap::new(), rewards: HashMap::new() }
     }
 
@@ -81,7 +81,7 @@ impl<'a> KeptPlugins<'a> {
         Ok(loaded)
     }
 
-    pub(super) async fn reward(&mut self, record: &RewardRecord) -> Result<Loaded<dyn Reward>, StoreError> {
+    pub(crate) async fn reward(&mut self, record: &RewardRecord) -> Result<Loaded<dyn Reward>, StoreError> {
         let wanted = wanted(&record.reward, &record.grants);
         if let Some(known) = self.rewards.get(&wanted) {
             return Ok(known.clone());

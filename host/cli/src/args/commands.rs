@@ -1,9 +1,10 @@
 //! Arguments of commands that play, learn, evaluate and inspect.
 
 use super::spec::{Evaluates, Learns, Plays, SpecArgs};
-use super::{EpisodeFilterArgs, MachineArgs, WhichRuns, share};
+use super::{EpisodeFilterArgs, MachineArgs, WhichRuns, share, thresholds};
 use clap::{Args, Subcommand};
 use clawhost_app::{Start, TASKS_LISTED, TASKS_SEED};
+use clawhost_play::Sides;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -98,8 +99,24 @@ impl ResumeArgs {
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct ScoreArgs {
     /// A reward that judges the episodes, as in `clawhost run`; may be repeated
-    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", required = true)]
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]", required_unless_present = "history")]
     pub(crate) reward: Vec<String>,
+    /// Runs: ids, names, beginnings of ids, or `last` [default: the newest run]
+    #[arg(value_name = "RUN", conflicts_with_all = ["run", "all"])]
+    pub(crate) named: Vec<String>,
+    /// Compare the one reward with this judge of the same episodes: another reward, as in --reward; `own`, the reward that each episode has
+    /// already, without verdicts of the compared one; or `feedback`, the mean of what people said. Existing verdicts are used
+    #[arg(long, value_name = "R.wasm[?OPTION=VALUE]|own|feedback", help_heading = "Comparison")]
+    pub(crate) against: Option<String>,
+    /// Scores from which on an episode passes: one for both judges, or `A,B` [default: the middle of each one's range]
+    #[arg(long, value_name = "T[,T]", value_parser = thresholds, allow_negative_numbers = true, requires = "against", help_heading = "Comparison")]
+    pub(crate) threshold: Option<Sides<f64>>,
+    /// Most disagreements that are shown [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1000), requires = "against", help_heading = "Comparison")]
+    pub(crate) disagreements: Option<u16>,
+    /// Show which components of the reward with this name have judged episodes, the newest last; judges nothing [default: of all runs]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["reward", "against", "again", "failure_budget", "grant", "max_tokens_total", "max_cost", "price", "concurrency"], help_heading = "History")]
+    pub(crate) history: Option<String>,
     #[command(flatten)]
     pub(crate) runs: WhichRuns,
     /// Groups that are judged concurrently; never changes a result [default: 16]

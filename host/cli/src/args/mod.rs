@@ -38,6 +38,7 @@ use crate::sweep::SweepArgs;
 use crate::top::TopArgs;
 use crate::train_step::TrainStepArgs;
 use clap::{Args, Parser, Subcommand};
+use clawhost_play::Sides;
 use std::path::PathBuf;
 
 const COMPLETIONS_HELP: &str = "For example, once per shell:
@@ -214,6 +215,12 @@ fn in_range(text: &str, low: f64, high: f64) -> Result<f64, String> {
 /// Parses a share, 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     in_range(text, 0.0, 1.0)
+}
+
+/// Parses the scores from which on episodes pass: one for both judges, or one for each.
+pub(crate) fn thresholds(text: &str) -> Result<Sides<f64>, String> {
+    let (a, b) = text.split_once(',').unwrap_or((text, text));
+    Ok(Sides { a: in_range(a, -1.0, 1.0)?, b: in_range(b, -1.0, 1.0)? })
 }
 
 /// Parses a sampling temperature, 0 to 2.

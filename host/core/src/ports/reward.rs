@@ -68,6 +68,8 @@ pub struct Scoring {
     pub log: Vec<String>,
     /// Model answers to the reward, for replays.
     pub journal: Vec<JournalEntry>,
+    /// Fuel of the call, the start of its instance included. `None`: the reward is no component, or did not end in time.
+    pub fuel: Option<u64>,
 }
 
 /// Scores recorded episodes.

@@ -124,6 +124,6 @@ impl Reward for Judge {
             Manner::Spent => Err(Failure::new(FailureKind::Llm, code::BUDGET, "the budget is spent: 10 of 10 tokens")),
             Manner::Broken => Err(Failure::new(FailureKind::Trap, code::UNREACHABLE, "broken in `score`")),
         };
-        Scoring { verdicts, log: vec![], journal: vec![] }
+        Scoring { verdicts, log: vec![], journal: vec![], fuel: None }
     }
 }

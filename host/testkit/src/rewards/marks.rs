@@ -63,6 +63,6 @@ impl Reward for Marks {
             Some(value) => Verdict::Scored(ScoreCard::plain(value)),
             None => Verdict::NotApplicable("no opinion".into()),
         };
-        Scoring { verdicts: Ok(group.iter().map(verdict).collect()), log: vec![], journal: vec![] }
+        Scoring { verdicts: Ok(group.iter().map(verdict).collect()), log: vec![], journal: vec![], fuel: None }
     }
 }
