@@ -3,7 +3,7 @@
 use crate::data::ForgetError;
 use crate::live::MemoryError;
 use crate::modules::ModuleError;
-use crate::{ComparisonError, FolderError, NoHistory, NotGranted, RequestError};
+use crate::{ComparisonError, FolderError, NoHistory, NotGranted, ProofError, RequestError};
 use clawhost_core::{Hint, StoreError, TrapReport};
 use clawhost_engine::EngineError;
 use clawhost_gateway::GatewayError;
@@ -66,6 +66,9 @@ pub enum AppError {
     /// A reward has no history.
     #[error(transparent)]
     NoHistory(#[from] NoHistory),
+    /// A run is not packed, or a bundle not verified.
+    #[error(transparent)]
+    Proof(#[from] ProofError),
     /// The specification of a run has problems.
     #[error(transparent)]
     Spec(#[from] Problems),
@@ -160,6 +163,7 @@ impl AppError {
             | Self::Forget(_)
             | Self::Comparison(_)
             | Self::NoHistory(_)
+            | Self::Proof(_)
             | Self::Spec(_)
             | Self::Provider(_)
             | Self::Device(_) => ErrorKind::Usage,
@@ -203,6 +207,7 @@ impl AppError {
             Self::Forget(_) => "forget",
             Self::Comparison(error) => error.code(),
             Self::NoHistory(_) => "no_history",
+            Self::Proof(error) => error.code(),
             Self::Spec(_) => "specification",
             Self::Document { .. } => "stored_specification",
             Self::Engine(error) => error.code(),
@@ -236,6 +241,7 @@ impl AppError {
             Self::Forget(_) => Vec::new(),
             Self::Comparison(error) => error.hints(),
             Self::NoHistory(_) => NoHistory::hints(),
+            Self::Proof(error) => error.hints(),
             Self::Engine(error) => error.hints(),
             Self::Store(error) => error.hints(),
             Self::Gateway(error) => error.hints(),

@@ -51,6 +51,7 @@ pub mod playbooks;
 pub mod plot;
 mod plugin_folder;
 mod plugins;
+mod proof;
 mod reload;
 mod replay;
 mod request_codes;
@@ -139,6 +140,10 @@ pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial};
 pub use plugins::{keep_plugin, plugin_spec};
+pub use proof::{
+    Proof, ProofError, ProveRequest, Proved, Sample, Signature, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest,
+    prove, verify,
+};
 pub use replay::{
     Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRecords, ReplayedRun, Tally, replay,
 };

@@ -28,13 +28,15 @@ pub(crate) enum Exit {
     ModelBudget = 6,
     /// A replay differs from the record, or could not be done.
     Differs = 7,
+    /// A bundle was changed: something in it contradicts the rest.
+    Changed = 8,
     /// Stopped by Ctrl-C. Everything that was played is recorded.
     Interrupted = 130,
 }
 
 /// The exit codes in `--help`.
 pub(crate) const HELP: &str = "Exit codes: 0 done, 1 other error, 2 usage, 3 plugin refused, 4 failure budget exceeded, \
-5 data folder unusable, 6 token or cost budget spent, 7 a replay differs or could not be made, 130 interrupted (everything played is recorded).";
+5 data folder unusable, 6 token or cost budget spent, 7 a replay differs or could not be made, 8 a bundle was changed, 130 interrupted (everything played is recorded).";
 
 /// The exit codes in `demo harness --help`.
 pub(crate) const DEMO_HELP: &str = "Nothing is recorded: no episode, no playbook. Exit codes: 0 the proof is given, 1 the proof \

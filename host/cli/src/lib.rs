@@ -38,6 +38,7 @@ mod new;
 mod play;
 mod playbook;
 mod plot;
+mod proof;
 mod rehearsal;
 mod replay;
 mod reward_comparison;
@@ -96,6 +97,8 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::TrainStep(arguments) => train_step::run(context, &arguments).await,
         Command::Feedback(arguments) => feedback::run(context, &arguments).await,
         Command::Replay(arguments) => replay::run(context, &arguments).await,
+        Command::Prove(arguments) => proof::prove(context, &arguments).await,
+        Command::Verify(arguments) => proof::verify(context, &arguments).await,
         Command::New(arguments) => new::run(context, &arguments),
         Command::Build(arguments) => build::run(context, &arguments),
         Command::Dev(arguments) => dev::run(context, &arguments).await,

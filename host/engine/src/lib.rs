@@ -51,6 +51,9 @@ pub use error::EngineError;
 pub use grants::{ModelGrants, denied_alias};
 pub use host::{Compiling, Host, examine};
 
+/// The major version of wasmtime. Another one may count fuel differently, so a record is replayed by the one that made it.
+pub const ENGINE_MAJOR: u32 = 48;
+
 /// A message after a round trip through the guest types, for tests of the boundary.
 pub fn round_trip(message: &clawhost_core::Message) -> clawhost_core::Message {
     convert::message_from(convert::message_to(message), message.origin)
@@ -60,3 +63,12 @@ pub use inspect::{Inspection, Permission};
 pub use reflector::ReflectorPlugin;
 pub use reward::RewardPlugin;
 pub use router::RouterPlugin;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_major_version_is_that_of_the_library() {
+        let manifest = include_str!("../../../Cargo.toml");
+        assert!(manifest.contains(&format!("\nwasmtime = {{ version = \"={}.", super::ENGINE_MAJOR)));
+    }
+}

@@ -59,18 +59,35 @@ pub(crate) type Tested = BTreeMap<u64, (String, Option<f64>)>;
 pub(crate) struct Baseline(Tested);
 
 /// Per layer: whether it acts in its current state.
-type Arm = Vec<bool>;
+pub(crate) type Arm = Vec<bool>;
 
 /// Compares the layers of a run.
 pub(crate) struct EvaluationStage {
-    names: Vec<&'static str>,
+    names: Vec<String>,
     exclusive: Vec<bool>,
+}
+
+/// What the numbers of an evaluation depend on beside the rewards of its episodes.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale<'a> {
+    /// What the split is called.
+    pub(crate) split: &'a str,
+    /// The parts of a mixture.
+    pub(crate) parts: &'a [Part],
+    /// The rewards that scored the episodes.
+    pub(crate) rewards: &'a [ScoringRule],
 }
 
 impl EvaluationStage {
     pub(crate) fn new(stages: &[Box<dyn LearningStage>]) -> Self {
-        let names = stages.iter().map(|stage| stage.name()).collect();
+        let names = stages.iter().map(|stage| stage.name().to_owned()).collect();
         Self { names, exclusive: stages.iter().map(|stage| stage.is_exclusive()).collect() }
+    }
+
+    /// Layers by their names, each with whether it acts in one state at a time.
+    pub(crate) fn of_layers(layers: &[(String, bool)]) -> Self {
+        let (names, exclusive) = layers.iter().cloned().unzip();
+        Self { names, exclusive }
     }
 
     /// Whether the first arm is played before the first reward, because the only layer is exclusive.
@@ -84,7 +101,7 @@ impl EvaluationStage {
     }
 
     /// Every set of layers: none, each layer alone, pairs, and so on to all of them.
-    fn arms(&self) -> Vec<Arm> {
+    pub(crate) fn arms(&self) -> Vec<Arm> {
         let layers = self.names.len();
         let sets = 1u32.checked_shl(u32::try_from(layers).unwrap_or(u32::MAX)).unwrap_or(0);
         let arm = |set: u32| (0..layers).map(|layer| set >> layer & 1 == 1).collect();
@@ -94,11 +111,11 @@ impl EvaluationStage {
     }
 
     /// The states of the exclusive layers in an arm. They determine its phase.
-    fn acting(&self, arm: &Arm) -> Vec<bool> {
+    pub(crate) fn acting(&self, arm: &Arm) -> Vec<bool> {
         arm.iter().zip(&self.exclusive).filter(|(_, exclusive)| **exclusive).map(|(now, _)| *now).collect()
     }
 
-    fn phase_name(&self, acting: &[bool]) -> String {
+    pub(crate) fn phase_name(&self, acting: &[bool]) -> String {
         let exclusive = self.names.iter().zip(&self.exclusive).filter(|(_, exclusive)| **exclusive);
         let state = |now: &bool| if *now { AFTER } else { BEFORE };
         match acting {
@@ -153,7 +170,9 @@ impl EvaluationStage {
         let now = vec![true; self.exclusive.iter().filter(|exclusive| **exclusive).count()];
         self.act(stages, &now, context).await?;
         let tested: Vec<Tested> = tested.into_iter().map(Option::unwrap_or_default).collect();
-        let mut evaluation = self.compared(&arms, &tested, context);
+        let split = split_name(context.splits);
+        let (parts, rewards) = (context.ports.environments.parts(), &context.ports.rewards);
+        let mut evaluation = self.compared(&arms, &tested, Scale { split: &split, parts, rewards });
         let tasks = test_tasks(context).await?;
         evaluation.reused = reused(context.lineage.test, context.plan.test_pairs, &tasks);
         Ok(evaluation)
@@ -172,23 +191,23 @@ impl EvaluationStage {
         Ok(())
     }
 
-    fn compared(&self, arms: &[Arm], tested: &[Tested], context: &StageContext<'_>) -> Evaluation {
+    /// Compares the results of all arms.
+    pub(crate) fn compared(&self, arms: &[Arm], tested: &[Tested], scale: Scale<'_>) -> Evaluation {
         let nothing = Tested::new();
         let (first, last) = (tested.first().unwrap_or(&nothing), tested.last().unwrap_or(&nothing));
-        let rules = &context.ports.rewards;
-        let against = |other: &Tested| compare(context.splits, (first, other), 1, rules);
+        let against = |other: &Tested| compare(scale, (first, other), 1);
         let mut evaluation = against(last);
-        let parts = context.ports.environments.parts();
-        evaluation.parts = compare_parts(parts, context.splits, (first, last), 1, rules);
+        evaluation.parts = compare_parts(scale, (first, last), 1);
         if self.names.len() > 1 {
-            evaluation.effects = effects(&self.names, arms, tested);
+            let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            evaluation.effects = effects(&names, arms, tested);
             let names = |arm: &Arm| -> Vec<String> {
                 let acting = self.names.iter().zip(arm).filter(|(_, now)| **now);
-                acting.map(|(name, _)| (*name).to_owned()).collect()
+                acting.map(|(name, _)| name.clone()).collect()
             };
             let report = |(arm, tested): (&Arm, &Tested)| {
                 let Evaluation { after, lift, missing, .. } = against(tested);
-                let behind = compare(context.splits, (tested, last), 1, rules).lift;
+                let behind = compare(scale, (tested, last), 1).lift;
                 ArmReport { layers: names(arm), mean: after, lift, behind, missing }
             };
             evaluation.arms = arms.iter().zip(tested).skip(1).map(report).collect();
@@ -271,7 +290,7 @@ fn tries_of(tested: &Tested, tries: u64, rewards: &[ScoringRule]) -> Vec<TriesMe
 /// Values by task.
 type ByTask = BTreeMap<String, Vec<f64>>;
 
-fn split_name(splits: &Splits) -> String {
+pub(crate) fn split_name(splits: &Splits) -> String {
     match splits.test.half {
         Some(_) => format!("half of {}", splits.test.split),
         None => splits.test.split.clone(),
@@ -279,31 +298,25 @@ fn split_name(splits: &Splits) -> String {
 }
 
 /// Compares two arms, position by position.
-fn compare(splits: &Splits, (before, after): (&Tested, &Tested), tries: u64, rewards: &[ScoringRule]) -> Evaluation {
+fn compare(scale: Scale<'_>, (before, after): (&Tested, &Tested), tries: u64) -> Evaluation {
     let rows = after.iter().map(|(place, (task, is))| {
         let was = before.get(place).and_then(|(_, was)| *was);
         (task.clone(), was, *is)
     });
-    evaluation(splits, rows, tries, rewards)
+    evaluation(scale, rows, tries)
 }
 
 /// The same for each part of a mixture.
-fn compare_parts(
-    parts: &[Part],
-    splits: &Splits,
-    (before, after): (&Tested, &Tested),
-    tries: u64,
-    rewards: &[ScoringRule],
-) -> Vec<PartEvaluation> {
+fn compare_parts(scale: Scale<'_>, (before, after): (&Tested, &Tested), tries: u64) -> Vec<PartEvaluation> {
     let compared = |part: &Part| {
         let sides = (of_part(part, before), of_part(part, after));
         let rules: Vec<ScoringRule> =
-            rewards.iter().filter(|rule| rule.applies_to(Some(&part.name))).cloned().collect();
+            scale.rewards.iter().filter(|rule| rule.applies_to(Some(&part.name))).cloned().collect();
         let Evaluation { pairs, tasks, missing, before, after, lift, .. } =
-            compare(splits, (&sides.0, &sides.1), tries, &rules);
+            compare(Scale { rewards: &rules, ..scale }, (&sides.0, &sides.1), tries);
         PartEvaluation { part: part.name.clone(), pairs, tasks, missing, before, after, lift }
     };
-    parts.iter().map(compared).collect()
+    scale.parts.iter().map(compared).collect()
 }
 
 /// How many different tasks of a test that begins at position `first` were tested at earlier positions. Position `p` plays task `p`
@@ -321,10 +334,9 @@ fn reused(first: u64, pairs: u64, tasks: &Tasks) -> u64 {
 
 /// Compares rewards before and after, by task.
 fn evaluation(
-    splits: &Splits,
+    scale: Scale<'_>,
     rows: impl Iterator<Item = (String, Option<f64>, Option<f64>)>,
     tries: u64,
-    rewards: &[ScoringRule],
 ) -> Evaluation {
     // Tasks repeat if there are more pairs than tasks. The task is the unit of the intervals.
     let (mut before, mut after, mut lift) = (ByTask::new(), ByTask::new(), ByTask::new());
@@ -341,10 +353,10 @@ fn evaluation(
             (was, is) => missing.add(was.is_none(), is.is_none()),
         }
     }
-    let range = range(rewards);
+    let range = range(scale.rewards);
     let mean = |values: ByTask| Mean::of(values).map(|mean| mean.within(range));
     Evaluation {
-        split: split_name(splits),
+        split: scale.split.to_owned(),
         pairs,
         tasks: lift.len() as u64,
         missing,
@@ -400,8 +412,10 @@ pub async fn evaluate_playbooks(
     let arms = tested(&played.episodes, (2, tries), arm);
     let nothing = Tested::new();
     let (first, second) = (arms.first().unwrap_or(&nothing), arms.get(1).unwrap_or(&nothing));
-    let mut evaluation = compare(&splits, (first, second), tries, &rewards);
-    evaluation.parts = compare_parts(environments.parts(), &splits, (first, second), tries, &rewards);
+    let split = split_name(&splits);
+    let scale = Scale { split: &split, parts: environments.parts(), rewards: &rewards };
+    let mut evaluation = compare(scale, (first, second), tries);
+    evaluation.parts = compare_parts(scale, (first, second), tries);
     if tries > 1 {
         let [before, after] = [first, second].map(|side| tries_of(side, tries, &rewards));
         evaluation.tries = Some(SideTries { before, after });

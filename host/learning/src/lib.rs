@@ -26,6 +26,7 @@ mod phase;
 mod plan;
 mod playbook_guidance;
 mod pool;
+mod recompute;
 mod report;
 mod rollouts;
 mod router;
@@ -44,7 +45,7 @@ pub use experience::{Experience, Groups};
 pub use functions::ReflectorFunction;
 pub use harness::{
     Allowance, EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage,
-    Ledger, Reflecting, Reflections, ReflectorAnswers, shown_entry,
+    Ledger, Reflecting, Reflections, ReflectorAnswers, ServedPlaybooks, shown_entry,
 };
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;
@@ -54,6 +55,7 @@ pub use phase::Phase;
 pub use plan::{LearnPlan, LearnPorts, learn_digest};
 pub use playbook_guidance::UniformPlaybook;
 pub use pool::EpisodePool;
+pub use recompute::{RecordedPhase, RecordedResult, evaluate_again};
 pub use report::{
     ArmReport, Evaluation, HarnessIteration, HarnessReport, IterationReport, LayerDetails, LayerEffect, LayerIteration,
     LayerReport, LearnReport, Mean, Missing, Outcome, PlayedEpisodes, SideTries,

@@ -55,7 +55,7 @@ pub use plan::{Cancel, Plan};
 pub use play::OnTurn;
 pub use policy::ChatPolicy;
 pub use records::{check_episode, check_run};
-pub use replay::{ReplayOutcome, outside, replay_episode, replay_verdicts};
+pub use replay::{ReplayOutcome, outside, replay_answered, replay_episode, replay_verdicts};
 pub use report::{
     Branching, EpisodeSummary, FailedBy, FailureCount, PartReport, RewardMean, RunReport, StopReason, failure_cause,
 };
@@ -63,7 +63,7 @@ pub use rescore::{EpisodeSource, Rescored, Rescoring, ScoreReport, ScoringObserv
 pub use reward_function::RewardFunction;
 pub use reward_history::{RewardHistory, RewardUse};
 pub use run::{Observer, PlayedRun, Ports, RunRequest, ScoringRule, Tasks, environment_seed, play_run, range};
-pub use score::judged;
+pub use score::{group_digest, judged};
 pub use tasks::{SHUFFLED, fetch_shuffled, fetch_tasks, split_of, task_rank};
 pub use tries::{Averaged, GroupTries, TriesMeasure, pass_at_k, tries_measures};
 pub use unread::{Readings, Unread};

@@ -13,7 +13,7 @@ use crate::play::{Assignment, Player, Scene};
 use crate::policy::ChatPolicy;
 use crate::score::group_digest;
 use clawhost_core::{
-    BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, ModelCallSource,
+    BranchWay, Clock, Context, Digest, Ending, Environment, Episode, Failure, FailureKind, Llm, ModelCallSource,
     REPLAYABLE_FORMAT, Reward, RewardRecord, RewardScope, Verdict, code, derive_seed, effective_reward, escaped,
 };
 use serde::Serialize;
@@ -59,6 +59,17 @@ pub async fn replay_episode(
     episode_bytes: usize,
     clock: &dyn Clock,
 ) -> ReplayOutcome {
+    replay_answered(environment, recorded, None, (episode_bytes, clock)).await
+}
+
+/// As [`replay_episode`], but this model answers instead of the record: then the policy's answers are computed again, too. It must have
+/// the identity of the recorded one, and give equal answers to equal requests.
+pub async fn replay_answered(
+    environment: &dyn Environment,
+    recorded: &Episode,
+    answering: Option<Arc<dyn Llm>>,
+    (episode_bytes, clock): (usize, &dyn Clock),
+) -> ReplayOutcome {
     if recorded.format < REPLAYABLE_FORMAT {
         return ReplayOutcome::NotReplayed(
             "it was recorded by a version that did not store everything a replay needs".into(),
@@ -66,7 +77,10 @@ pub async fn replay_episode(
     }
     let Some(simulated) = recorded.simulated() else { return ReplayOutcome::NotReplayed(outside(recorded)) };
     // The replay may get further than an episode that the host ended, so it stops where the record ends.
-    let policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
+    let mut policy = ChatPolicy::replaying(recorded, caused_by_host(&recorded.ending).is_none());
+    if let Some(model) = answering {
+        policy = policy.with_model(model);
+    }
     if let Some(difference) = out_of_step(recorded, &policy) {
         return ReplayOutcome::Differs(difference);
     }

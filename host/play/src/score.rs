@@ -113,7 +113,7 @@ async fn ask(rule: &ScoringRule, episodes: &[Arc<Episode>], cancel: &Cancel) -> 
 }
 
 /// Digest of an ordered group: part of the question for scope `group`.
-pub(crate) fn group_digest(group: &[Arc<Episode>]) -> Digest {
+pub fn group_digest(group: &[Arc<Episode>]) -> Digest {
     group.iter().fold(Digest::of(b"group"), |digest, episode| {
         digest.extended(episode.run.0.as_bytes()).extended(episode.id.0.as_bytes())
     })

@@ -17,6 +17,7 @@ const FLOORS: [(&str, u8); 23] = [
     ("clawhost-learn", 1),
     ("clawhost-run-config", 1),
     ("clawhost-package", 1),
+    ("clawhost-bundle", 1),
     ("clawhost-bindings", 1),
     ("clawhost-engine", 2),
     ("clawhost-store", 2),
@@ -46,12 +47,13 @@ const LOOPS: [(&str, &[&str]); 2] = [
 ];
 
 /// Libraries that only these crates may import.
-const ONLY: [(&str, &[&str]); 22] = [
+const ONLY: [(&str, &[&str]); 23] = [
     ("wasmtime", &["clawhost-bindings", "clawhost-engine"]),
     ("wasmtime-wasi", &["clawhost-engine"]),
     ("wasmparser", &["clawhost-engine"]),
     ("rusqlite", &["clawhost-store"]),
-    ("zstd", &["clawhost-store"]),
+    ("zstd", &["clawhost-bundle", "clawhost-store"]),
+    ("tar", &["clawhost-bundle"]),
     ("burn", &["clawhost-burn"]),
     ("burn-flex", &["clawhost-burn"]),
     ("burn-wgpu", &["clawhost-burn"]),

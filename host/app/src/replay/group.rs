@@ -1,32 +1,35 @@
 //! Replays one group: its episodes, and their verdicts.
 
 use super::plugins::Loaded;
-use clawhost_core::{Clock, Environment, Episode, EpisodeId, Question, Reward, RewardRecord, RewardScope, standing};
-use clawhost_play::{ReplayOutcome, replay_episode, replay_verdicts};
+use clawhost_core::{
+    Clock, Environment, Episode, EpisodeId, Llm, Question, Reward, RewardRecord, RewardScope, standing,
+};
+use clawhost_play::{ReplayOutcome, replay_answered, replay_verdicts};
 use std::sync::Arc;
 
 /// A group, with the plugins for its replay.
-pub(super) struct Assembled {
-    pub(super) group: Vec<Arc<Episode>>,
-    pub(super) environments: Vec<Loaded<dyn Environment>>,
+pub(crate) struct Assembled {
+    pub(crate) group: Vec<Arc<Episode>>,
+    pub(crate) environments: Vec<Loaded<dyn Environment>>,
     /// One entry per verdict of the group: its reward, its position, and its plugin.
-    pub(super) verdicts: Vec<(usize, usize, Loaded<dyn Reward>)>,
+    pub(crate) verdicts: Vec<(usize, usize, Loaded<dyn Reward>)>,
 }
 
 /// The result of one episode.
-pub(super) struct Replayed {
-    pub(super) episode: Arc<Episode>,
-    pub(super) outcome: ReplayOutcome,
+pub(crate) struct Replayed {
+    pub(crate) episode: Arc<Episode>,
+    pub(crate) outcome: ReplayOutcome,
     /// The results of its verdicts, with the names of the rewards.
-    pub(super) verdicts: Vec<(String, ReplayOutcome)>,
+    pub(crate) verdicts: Vec<(String, ReplayOutcome)>,
 }
 
 impl Assembled {
-    /// `only`: only this episode of the group.
-    pub(super) async fn replay(
+    /// `only`: only this episode of the group. `answering`: models that answer again instead of the record, by their identities.
+    pub(crate) async fn replay(
         self,
         episode_bytes: usize,
         only: Option<EpisodeId>,
+        answering: &[Arc<dyn Llm>],
         clock: Arc<dyn Clock>,
     ) -> Vec<Replayed> {
         let wanted = |episode: &Episode| only.as_ref().is_none_or(|id| *id == episode.id);
@@ -34,7 +37,10 @@ impl Assembled {
         for (episode, environment) in self.group.iter().zip(&self.environments) {
             let outcome = match environment {
                 _ if !wanted(episode) => continue,
-                Ok(environment) => replay_episode(environment.as_ref(), episode, episode_bytes, clock.as_ref()).await,
+                Ok(environment) => {
+                    let model = answering.iter().find(|model| model.identity() == episode.policy.model).cloned();
+                    replay_answered(environment.as_ref(), episode, model, (episode_bytes, clock.as_ref())).await
+                }
                 Err(why) => ReplayOutcome::NotReplayed(why.clone()),
             };
             replayed.push(Replayed { episode: episode.clone(), outcome, verdicts: Vec::new() });

@@ -5,7 +5,7 @@ use crate::events::EventSink;
 use async_trait::async_trait;
 use clawhost_core::{
     Digest, Environment, Episode, Grants, Llm, LlmIdentity, ModelError, ModelRequest, ModelResponse, PluginIdentity,
-    Reward, RewardRecord, Simulated, StoreError, StoreReader, StoredPlugin,
+    PluginReader, Reward, RewardRecord, Simulated, StoreError, StoredPlugin,
 };
 use clawhost_engine::{Host, ModelGrants};
 use clawhost_play::{finished_reward, outside};
@@ -35,7 +35,7 @@ fn granted(grants: &Grants) -> ModelGrants {
 type Wanted = (Digest, String);
 
 /// A plugin, or the reason why it is not available.
-pub(super) type Loaded<T> = Result<Arc<T>, String>;
+pub(crate) type Loaded<T> = Result<Arc<T>, String>;
 
 fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
     (plugin.digest, serde_json::json!(grants).to_string())
@@ -44,24 +44,33 @@ fn wanted(plugin: &PluginIdentity, grants: &Grants) -> Wanted {
 /// The plugins of the current episodes, each loaded once.
 pub(crate) struct KeptPlugins<'a> {
     host: &'a Host,
-    reader: &'a dyn StoreReader,
+    reader: &'a dyn PluginReader,
     events: &'a dyn EventSink,
     environments: HashMap<Wanted, Loaded<dyn Environment>>,
     rewards: HashMap<Wanted, Loaded<dyn Reward>>,
 }
 
 impl<'a> KeptPlugins<'a> {
-    pub(crate) fn new(host: &'a Host, reader: &'a dyn StoreReader, events: &'a dyn EventSink) -> Self {
+    pub(crate) fn new(host: &'a Host, reader: &'a dyn PluginReader, events: &'a dyn EventSink) -> Self {
         Self { host, reader, events, environments: HashMap::new(), rewards: HashMap::new() }
     }
 
     /// The host of the plugins.
-    pub(super) fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         self.host
     }
 
-    pub(super) async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
+    pub(crate) async fn environment(&mut self, episode: &Episode) -> Result<Loaded<dyn Environment>, StoreError> {
         let Some(Simulated { environment, grants, .. }) = episode.simulated() else { return Ok(Err(outside(episode))) };
+        self.environment_of(environment, grants).await
+    }
+
+    /// An environment with its grants.
+    pub(crate) async fn environment_of(
+        &mut self,
+        environment: &PluginIdentity,
+        grants: &Grants,
+    ) -> Result<Loaded<dyn Environment>, StoreError> {
         let wanted = wanted(environment, grants);
         if let Some(known) = self.environments.get(&wanted) {
             return Ok(known.clone());
@@ -82,27 +91,34 @@ impl<'a> KeptPlugins<'a> {
     }
 
     pub(crate) async fn reward(&mut self, record: &RewardRecord) -> Result<Loaded<dyn Reward>, StoreError> {
-        let wanted = wanted(&record.reward, &record.grants);
+        self.reward_of(&record.reward, &record.grants).await
+    }
+
+    /// A reward with its grants.
+    pub(crate) async fn reward_of(
+        &mut self,
+        reward: &PluginIdentity,
+        grants: &Grants,
+    ) -> Result<Loaded<dyn Reward>, StoreError> {
+        let wanted = wanted(reward, grants);
         if let Some(known) = self.rewards.get(&wanted) {
             return Ok(known.clone());
         }
         // The only reward that is part of the host; it is not stored.
         let own = finished_reward();
-        let loaded: Loaded<dyn Reward> = if record.reward == *own.identity() {
+        let loaded: Loaded<dyn Reward> = if reward == own.identity() {
             Ok(own)
         } else {
-            match self.kept(&record.reward)? {
+            match self.kept(reward)? {
                 Err(why) => Err(why),
-                Ok(kept) => match announced(
-                    self.host,
-                    self.events,
-                    self.host.reward(&kept.name, &kept.bytes, granted(&record.grants)),
-                )
-                .await
-                {
-                    Ok(plugin) => Ok(Arc::new(plugin)),
-                    Err(error) => Err(error.to_string()),
-                },
+                Ok(kept) => {
+                    match announced(self.host, self.events, self.host.reward(&kept.name, &kept.bytes, granted(grants)))
+                        .await
+                    {
+                        Ok(plugin) => Ok(Arc::new(plugin)),
+                        Err(error) => Err(error.to_string()),
+                    }
+                }
             }
         };
         self.rewards.insert(wanted, loaded.clone());

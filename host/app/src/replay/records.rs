@@ -104,7 +104,7 @@ impl<'a> RecordCheck<'a> {
 }
 
 /// The content root of a learning run follows from those of its phases.
-fn learned_root(row: &RunRow, roots: &BTreeMap<String, Digest>) -> Option<Discrepancy> {
+pub(crate) fn learned_root(row: &RunRow, roots: &BTreeMap<String, Digest>) -> Option<Discrepancy> {
     let summary = row.summary.as_ref().filter(|_| !row.pruned)?;
     let recorded = recorded_root(summary).map(|root| root.to_string());
     let what = "summary.content_root";
@@ -124,7 +124,7 @@ fn parts_unlike(row: &RunRow, spec: &RunSpec, conditions: &Conditions) -> Option
 }
 
 /// The differences between a run's row and the specification that it repeats.
-fn specified(row: &RunRow) -> Vec<Discrepancy> {
+pub(crate) fn specified(row: &RunRow) -> Vec<Discrepancy> {
     // A phase has the specification of its run. If this version cannot read it, there is nothing to compare with.
     let Ok(spec) = RunSpec::from_document(row.config.0.clone()) else { return Vec::new() };
     let kind = match spec.work {

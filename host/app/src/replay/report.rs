@@ -32,6 +32,16 @@ impl Tally {
         }
     }
 
+    /// Adds the numbers of others.
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self { exact, exact_turns, not_begun, differ, not_replayed } = other;
+        self.exact += exact;
+        self.exact_turns += exact_turns;
+        self.not_begun += not_begun;
+        self.differ += differ;
+        self.not_replayed += not_replayed;
+    }
+
     /// The sum of all.
     pub fn all(&self) -> u64 {
         self.exact + self.exact_turns + self.not_begun + self.differ + self.not_replayed
@@ -98,7 +108,18 @@ impl ReplayReport {
         if row.pruned { self.pruned = absent } else { self.missing = absent }
     }
 
-    pub(super) fn take(&mut self, Replayed { episode, outcome, verdicts }: Replayed) {
+    /// Adds the results of other episodes.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.episodes.add(other.episodes);
+        self.verdicts.add(other.verdicts);
+        self.turns += other.turns;
+        for (ending, count) in other.host_endings {
+            *self.host_endings.entry(ending).or_default() += count;
+        }
+        self.findings.extend(other.findings);
+    }
+
+    pub(crate) fn take(&mut self, Replayed { episode, outcome, verdicts }: Replayed) {
         let turns = episode.turns.len();
         self.episodes.count(&outcome, turns);
         if !matches!(outcome, ReplayOutcome::NotReplayed(_)) {

@@ -31,6 +31,7 @@ use crate::memory::MemoryCommand;
 use crate::model::ModelCommand;
 use crate::modules::{AddArgs, ListArgs, PublishArgs, PullArgs, SearchArgs, UpdateArgs, YankArgs};
 use crate::playbook::PlaybookCommand;
+use crate::proof::{ProveArgs, VerifyArgs};
 use crate::router::RouterCommand;
 use crate::serve::ServeArgs;
 use crate::setup::SetupArgs;
@@ -105,6 +106,10 @@ pub(crate) enum Command {
     Feedback(FeedbackArgs),
     /// Replay recorded episodes, and compare every turn and verdict byte for byte
     Replay(ReplayArgs),
+    /// Pack a finished run into one file that others can verify: specification, components, episodes, reports, playbook
+    Prove(ProveArgs),
+    /// Verify such a file: play its episodes again, compute every number again, and say what only its author can know
+    Verify(VerifyArgs),
     /// Make a new plugin: a folder with sources, tests and a manifest
     New(NewArgs),
     /// Build the plugin of a folder

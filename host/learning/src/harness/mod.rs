@@ -5,6 +5,7 @@ mod evolve;
 mod gate;
 mod reflect;
 mod reward_scale;
+mod served;
 mod stage;
 mod waiting;
 
@@ -12,4 +13,5 @@ pub use allowance::Allowance;
 pub use evolve::{EvolutionReport, ReflectorAnswers};
 pub use gate::{GateReport, GateUse};
 pub use reflect::{Reflections, shown_entry};
+pub use served::ServedPlaybooks;
 pub use stage::{EvolvePlan, GatePlan, HarnessPlan, HarnessPorts, HarnessStage, Ledger, Reflecting};

@@ -139,7 +139,7 @@ pub(super) struct HarnessState {
     /// Reward values of the run.
     pub(super) scale: RewardScale,
     /// The playbook that was deployed when the run started.
-    before: Playbook,
+    pub(super) before: Playbook,
     /// `None`: no evolution is planned.
     #[serde(default)]
     pub(super) evolution: Option<EvolutionStage>,

@@ -1,0 +1,61 @@
+//! Compares the entries of a bundle with its manifest, and the manifest with the rows.
+
+use super::ProofError;
+use super::claim::{Claim, LearnedClaim, document};
+use clawhost_bundle::{Bundle, BundleError, BundledRun, EntryName};
+use clawhost_core::{Digest, Discrepancy, RunKind};
+
+/// What was read of a bundle before its episodes.
+pub(super) struct Opened {
+    pub(super) claim: Claim,
+    pub(super) learned: LearnedClaim,
+}
+
+/// Checks every entry against the manifest. Returns those that were changed: nothing is read from such a bundle.
+pub(super) fn changed(bundle: &Bundle) -> Result<Vec<Discrepancy>, ProofError> {
+    let mut found = Vec::new();
+    for entry in &bundle.manifest().entries {
+        match bundle.check(entry.name) {
+            Ok(()) => {}
+            Err(BundleError::Changed { name, recorded, found: digest }) => {
+                found.push(entry_is(name, &recorded, &digest))
+            }
+            Err(error) => return Err(error.into()),
+        }
+        // Whoever changes a component can change the manifest as well; its name is its own digest.
+        if let EntryName::Plugin(digest) = entry.name
+            && found.is_empty()
+        {
+            let own = Digest::of(&bundle.read(entry.name)?);
+            if own != digest {
+                found.push(entry_is(entry.name, &digest, &own));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn entry_is(name: EntryName, recorded: &Digest, found: &Digest) -> Discrepancy {
+    let (recorded, expected) = (Some(found.to_string()), Some(recorded.to_string()));
+    Discrepancy { record: name.to_string(), what: "its digest".to_owned(), recorded, expected }
+}
+
+/// Reads the rows and what was learned.
+pub(super) fn open(bundle: &Bundle) -> Result<Opened, ProofError> {
+    let claim: Claim = document(EntryName::Runs, &bundle.read(EntryName::Runs)?)?;
+    let learned = match claim.run.kind {
+        RunKind::Learn => document(EntryName::Learning, &bundle.read(EntryName::Learning)?)?,
+        _ => LearnedClaim::default(),
+    };
+    Ok(Opened { claim, learned })
+}
+
+/// The differences between the manifest's list of runs and the rows.
+pub(super) fn rows_unlike(bundle: &Bundle, claim: &Claim) -> Vec<Discrepancy> {
+    let words = |runs: &mut dyn Iterator<Item = (String, RunKind)>| {
+        runs.map(|(id, kind)| format!("{id} ({})", kind.name())).collect::<Vec<_>>().join(", ")
+    };
+    let listed = words(&mut bundle.manifest().runs.iter().map(|BundledRun { id, kind, .. }| (id.to_string(), *kind)));
+    let rows = words(&mut claim.rows().map(|row| (row.id.to_string(), row.kind)));
+    Discrepancy::between("manifest.json", "its list of runs", listed, rows).into_iter().collect()
+}
