@@ -27,6 +27,7 @@ fn a_learning_run_is_reproduced_from_its_file_alone() {
     // All answers come from the follower, which answers again, and both sides of 30 pairs showed their playbook.
     assert!(count(report, "recomputed", "answers of the policy") > Some(episodes));
     assert_eq!(count(report, "recomputed", "prompts of test episodes"), Some(60));
+    assert_eq!(count(report, "recomputed", "decisions of the gate"), Some(1), "{report}");
     assert_eq!(count(report, "recorded_only", "answers"), None, "{report}");
     let lift = &report["evaluation"]["lift"];
     assert!(lift["low"].as_f64() > Some(0.0), "{lift}");

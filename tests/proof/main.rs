@@ -34,7 +34,7 @@ impl Bench {
         let (shop, reward) = (self.guest("env_shop"), self.guest("reward_state"));
         let reflector = self.guest("reflector_rules");
         let words = ["learn", &shop, "--reward", &reward, "--reflector", &reflector, "--layer", "harness", "-q"];
-        let numbers = ["--budget", "100", "--seed", "7", "--test-pairs", "30"];
+        let numbers = ["--budget", "120", "--seed", "0", "--test-pairs", "30"];
         self.json(&[&words[..], &numbers].concat());
     }
 

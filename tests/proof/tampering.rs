@@ -36,6 +36,13 @@ fn test_episode(lines: &mut [Value], reward: f64) -> usize {
     lines.iter_mut().position(|line| is_test(line) && episode(line)["reward"].as_f64() == Some(reward)).unwrap()
 }
 
+/// The report of the first session of the gate.
+fn gate(learned: &mut Value) -> &mut Value {
+    let iterations = learned["iterations"].as_array_mut().unwrap();
+    let gates = iterations.iter_mut().map(|one| &mut one["layers"][0]["details"]["harness"]["gate"]);
+    gates.into_iter().find(|gate| !gate.is_null()).unwrap()
+}
+
 #[test]
 fn whatever_is_changed_by_hand_is_found_and_named() {
     let Some(bench) = Bench::new("whatever_is_changed_by_hand_is_found") else { return };
@@ -75,6 +82,12 @@ fn whatever_is_changed_by_hand_is_found_and_named() {
     });
     forge.check("the reward of an iteration", "iterations[0].reward", |bundle| {
         bundle.document(learning, |learned| learned["iterations"][0]["reward"] = json!(0.875));
+    });
+    forge.check("a decision of the gate", "gate.decision", |bundle| {
+        bundle.document(learning, |learned| gate(learned)["decision"] = json!("futile"));
+    });
+    forge.check("the evidence of the gate", "gate.evidence.wins", |bundle| {
+        bundle.document(learning, |learned| gate(learned)["evidence"]["wins"] = json!(16));
     });
     forge.check("a lesson of the playbook", "the playbook after learning that it was shown", |bundle| {
         bundle.document(learning, |learned| {
@@ -142,16 +155,16 @@ fn whatever_is_changed_by_hand_is_found_and_named() {
         bundle.lines(|lines| {
             let (one, other) = (test_episode(lines, 0.0), test_episode(lines, 1.0));
             lines.swap(one, other);
-            for place in [one, other] {
-                let (from, to) = (if place == one { other } else { one }, place);
-                let index = episode(&mut lines[from].clone())["index"].clone();
-                let _ = to;
-                episode(&mut lines[place])["index"] = index;
-            }
+            // Each has the index of its new place.
+            let [first, second] = [one, other].map(|place| episode(&mut lines[place])["index"].clone());
+            (episode(&mut lines[one])["index"], episode(&mut lines[other])["index"]) = (second, first);
         });
     });
     forge.check("the list of runs", "its list of runs", |bundle| {
         bundle.manifest.runs.pop();
+    });
+    forge.check("a number of episodes, so that a sample misses some", "the number of episodes of", |bundle| {
+        bundle.manifest.runs.last_mut().unwrap().episodes -= 2;
     });
     forge.check("a component under the digest of another", "its digest", |bundle| {
         let name = bundle.component();

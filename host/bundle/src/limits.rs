@@ -11,6 +11,8 @@ pub const ENTRIES: usize = 1 << 16;
 pub const UNPACKED_BYTES: u64 = 64 << 20;
 /// Largest sum of all entries in bytes after decompression: a bundle cannot keep a reader busy for days.
 pub const ALL_UNPACKED_BYTES: u64 = 64 << 30;
+/// Most episodes that a manifest may announce: a sample is drawn from a list of their groups.
+pub const EPISODES: u64 = 1 << 22;
 /// Largest factor by which an entry grows when it is decompressed. Episodes of one task repeat each other, and shrink to a hundredth.
 pub const RATIO: u64 = 2_000;
 /// Entries up to this size may have any ratio: a small one of zeros is harmless.

@@ -1,7 +1,7 @@
 //! The manifest of a bundle.
 
 use crate::error::BundleError;
-use crate::limits::{ALL_UNPACKED_BYTES, ANY_RATIO_BYTES, ENTRIES, RATIO, UNPACKED_BYTES};
+use crate::limits::{ALL_UNPACKED_BYTES, ANY_RATIO_BYTES, ENTRIES, EPISODES, RATIO, UNPACKED_BYTES};
 use crate::name::EntryName;
 use clawhost_core::{Digest, RunId, RunKind, canonical_json};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,10 @@ impl Manifest {
         let large = |what: String, found: u64, limit: u64| BundleError::TooLarge { what, found, limit };
         if self.entries.len() > ENTRIES {
             return Err(large("its list of entries".to_owned(), self.entries.len() as u64, ENTRIES as u64));
+        }
+        let episodes = self.runs.iter().fold(0_u64, |sum, run| sum.saturating_add(run.episodes));
+        if episodes > EPISODES {
+            return Err(large("its list of runs".to_owned(), episodes, EPISODES));
         }
         let mut all = 0_u64;
         for Entry { name, length, unpacked, .. } in &self.entries {

@@ -129,6 +129,7 @@ fn another_format_or_engine_is_refused_by_name() {
         assert!(text.contains(says), "{text}");
     };
     check(&|manifest| manifest.format = 2, "has format 2, and this program reads format 1");
+    check(&|manifest| manifest.runs[0].episodes = u64::MAX, "at most 4194304 are read");
     check(&|manifest| manifest.engine = 49, "engine 49, and this program has engine 48");
     assert!(refused(&forged(b"{}", &[])).contains("the manifest of the bundle cannot be read"));
     let spaced = [manifest(&[]).bytes(), b" ".to_vec()].concat();

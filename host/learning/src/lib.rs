@@ -44,8 +44,8 @@ pub use evaluation::evaluate_playbooks;
 pub use experience::{Experience, Groups};
 pub use functions::ReflectorFunction;
 pub use harness::{
-    Allowance, EvolutionReport, EvolvePlan, GatePlan, GateReport, GateUse, HarnessPlan, HarnessPorts, HarnessStage,
-    Ledger, Reflecting, Reflections, ReflectorAnswers, ServedPlaybooks, shown_entry,
+    Allowance, EvolutionReport, EvolvePlan, GateAgain, GateNumbers, GatePlan, GateReport, GateUse, HarnessPlan,
+    HarnessPorts, HarnessStage, Ledger, Reflecting, Reflections, ReflectorAnswers, ServedPlaybooks, shown_entry,
 };
 pub use learning_loop::{LearnStart, learn};
 pub use memory::MemoryStore;

@@ -34,7 +34,7 @@ pub struct RecordedPhase {
 
 impl RecordedPhase {
     /// The results of its arms, in the order of the arms.
-    fn tested(&self) -> Vec<Tested> {
+    pub(crate) fn tested(&self) -> Vec<Tested> {
         let Conditions { group, seed, first_group, .. } = self.conditions;
         let arms = group.max(1) as usize;
         let sides = Sides::new(seed, arms);

@@ -40,11 +40,26 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }
 
+/// Whether the compared fields of two turns are equal. Nearly all are, and writing both as JSON costs more than playing them.
+fn are_alike(one: &Turn, other: &Turn) -> bool {
+    one.observation == other.observation
+        && one.request == other.request
+        && one.action == other.action
+        && one.finish == other.finish
+        && one.host_calls == other.host_calls
+        && one.tool_results == other.tool_results
+        && one.signals == other.signals
+        && one.fuel == other.fuel
+        && one.extra == other.extra
+}
+
 /// The first difference of two sequences of turns. A longer sequence differs in its first additional turn.
 pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Difference> {
-    for (index, pair) in recorded.iter().zip(replayed).enumerate() {
-        let (one, other) = (json(pair.0), json(pair.1));
-        let found = first_field(&OF_TURN, &one, &other);
+    for (index, (recorded, replayed)) in recorded.iter().zip(replayed).enumerate() {
+        if are_alike(recorded, replayed) {
+            continue;
+        }
+        let found = first_field(&OF_TURN, &json(recorded), &json(replayed));
         if let Some((what, recorded, replayed)) = found {
             return Some(Difference { turn: Some(index as u64), what, recorded, replayed });
         }
@@ -60,9 +75,18 @@ pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Differe
 
 /// The first difference of two episodes, up to turn `through` and the observation after it; `None` compares everything.
 pub(crate) fn first_difference(recorded: &Episode, replayed: &Episode, through: Option<usize>) -> Option<Difference> {
-    let (one, other) = (json(recorded), json(replayed));
     let outside = |(what, recorded, replayed)| Difference { turn: None, what, recorded, replayed };
-    if let Some(found) = first_field(&BEFORE_TURNS, &one, &other) {
+    // JSON is written only of what differs.
+    let field = |fields: &[&str], are_alike: bool| match are_alike {
+        true => None,
+        false => first_field(fields, &json(recorded), &json(replayed)),
+    };
+    let environment = |episode: &Episode| episode.simulated().map(|simulated| simulated.environment.clone());
+    let before = environment(recorded) == environment(replayed)
+        && recorded.system_hint == replayed.system_hint
+        && recorded.tools == replayed.tools
+        && recorded.policy == replayed.policy;
+    if let Some(found) = field(&BEFORE_TURNS, before) {
         // An episode that never started has no tools.
         if !replayed.turns.is_empty() || !recorded.turns.is_empty() {
             return Some(outside(found));
@@ -70,11 +94,24 @@ pub(crate) fn first_difference(recorded: &Episode, replayed: &Episode, through: 
     }
     let turns = |episode: &Episode| through.unwrap_or(episode.turns.len()).min(episode.turns.len());
     let (first, second) = (recorded.turns.get(..turns(recorded)), replayed.turns.get(..turns(replayed)));
+    let found = difference(first.unwrap_or_default(), second.unwrap_or_default());
     // Truncated before it was opened: there is nothing to compare.
     let unopened = through == Some(0) && recorded.closing.is_empty();
-    difference(first.unwrap_or_default(), second.unwrap_or_default())
-        .or_else(|| if unopened { None } else { first_field(&["closing"], &one, &other).map(outside) })
-        .or_else(|| if through.is_some() { None } else { first_field(&AFTER_TURNS, &one, &other).map(outside) })
+    if found.is_some() || unopened {
+        return found;
+    }
+    if let Some(found) = field(&["closing"], recorded.closing == replayed.closing) {
+        return Some(outside(found));
+    }
+    if through.is_some() {
+        return None;
+    }
+    let after = recorded.ending == replayed.ending
+        && recorded.signals == replayed.signals
+        && recorded.artefacts == replayed.artefacts
+        && recorded.log == replayed.log
+        && recorded.journal == replayed.journal;
+    field(&AFTER_TURNS, after).map(outside)
 }
 
 /// The first differing field: path, recorded value, replayed value.

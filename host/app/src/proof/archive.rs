@@ -2,6 +2,7 @@
 
 use super::ProofError;
 use super::claim::{Claim, LearnedClaim, document};
+use super::part::Checked;
 use clawhost_bundle::{Bundle, BundleError, BundledRun, EntryName};
 use clawhost_core::{Digest, Discrepancy, RunKind};
 
@@ -50,12 +51,19 @@ pub(super) fn open(bundle: &Bundle) -> Result<Opened, ProofError> {
     Ok(Opened { claim, learned })
 }
 
-/// The differences between the manifest's list of runs and the rows.
-pub(super) fn rows_unlike(bundle: &Bundle, claim: &Claim) -> Vec<Discrepancy> {
+/// The differences between the manifest's list of runs and the rows with their episodes. A sample is drawn from that list.
+pub(super) fn rows_unlike(bundle: &Bundle, claim: &Claim, checked: &Checked) -> Vec<Discrepancy> {
     let words = |runs: &mut dyn Iterator<Item = (String, RunKind)>| {
         runs.map(|(id, kind)| format!("{id} ({})", kind.name())).collect::<Vec<_>>().join(", ")
     };
     let listed = words(&mut bundle.manifest().runs.iter().map(|BundledRun { id, kind, .. }| (id.to_string(), *kind)));
     let rows = words(&mut claim.rows().map(|row| (row.id.to_string(), row.kind)));
-    Discrepancy::between("manifest.json", "its list of runs", listed, rows).into_iter().collect()
+    let mut found: Vec<Discrepancy> =
+        Discrepancy::between("manifest.json", "its list of runs", listed, rows).into_iter().collect();
+    for BundledRun { id, episodes, .. } in &bundle.manifest().runs {
+        let there = checked.runs.get(id).map_or(0, |of_run| of_run.contents.len());
+        let what = format!("the number of episodes of {}", clawhost_core::escaped(&id.0, 200));
+        found.extend(Discrepancy::between("manifest.json", what, episodes.to_string(), there.to_string()));
+    }
+    found
 }

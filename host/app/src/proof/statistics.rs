@@ -5,7 +5,7 @@ use super::components::Components;
 use super::part::{Checked, OfRun};
 use crate::replay::records::{learned_root, specified};
 use clawhost_core::{Digest, Discrepancy, RunId, RunKind, content_root, recorded_root};
-use clawhost_learning::{Evaluation, RecordedPhase, Splits, TestPhase, evaluate_again, is_training_phase};
+use clawhost_learning::{Evaluation, GateAgain, RecordedPhase, Splits, TestPhase, evaluate_again, is_training_phase};
 use clawhost_play::{Basis, Conditions, check_run, range};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub(super) struct Recomputed {
     /// Numbers of summaries and reports that were compared.
     pub(super) numbers: u64,
+    /// Decisions of the gate that were computed again.
+    pub(super) decisions: u64,
     /// Those that differ, and records that are missing or contradict each other.
     pub(super) found: Vec<Discrepancy>,
     /// The evaluation, computed from the episodes.
@@ -150,8 +152,11 @@ fn of_learning(
         let reward = last.get("reward").cloned().unwrap_or(Value::Null);
         all.compare(&run.id.0, "summary.reward_mean", &summary("reward_mean"), &reward);
     }
+    let rules = claim.phases.iter().find_map(ClaimedRun::basis).map(|basis| components.rules(&basis));
+    let rules = rules.and_then(Result::ok).unwrap_or_default();
+    let mut gate = stage_plan(run, "harness").and_then(|plan| GateAgain::new(plan, phases, &rules));
     for (place, iteration) in learned.iterations.iter().enumerate() {
-        of_iteration(all, &run.id, (place, iteration), phases);
+        of_iteration(all, &run.id, (place, iteration), phases, gate.as_mut());
     }
     if let Some(playbooks) = &learned.playbooks {
         all.compare(&run.id.0, "summary.playbook", &summary("playbook"), &json!(playbooks.after.digest()));
@@ -196,6 +201,7 @@ fn of_iteration(
     run: &RunId,
     (place, iteration): (usize, &Value),
     phases: &BTreeMap<String, RecordedPhase>,
+    gate: Option<&mut GateAgain<'_>>,
 ) {
     let number = iteration.get("iteration").and_then(Value::as_u64).unwrap_or(place as u64 + 1);
     let start = format!("i{number:05}-");
@@ -214,6 +220,32 @@ fn of_iteration(
         let recorded = iteration.get(name).cloned().unwrap_or(Value::Null);
         all.compare(&run.0, &format!("iterations[{place}].{name}"), &recorded, &expected);
     }
+    let mut layers = iteration.get("layers").and_then(Value::as_array).into_iter().flatten();
+    let session = layers.find_map(|layer| layer.pointer("/details/harness/gate").filter(|gate| !gate.is_null()));
+    let numbers = match gate {
+        Some(gate) => {
+            gate.train(phase);
+            session.map(|session| gate.session(number, session))
+        }
+        None => session.map(|_| None),
+    };
+    match (session, numbers) {
+        (Some(session), Some(Some(numbers))) => {
+            for (name, expected) in json!(numbers).as_object().into_iter().flatten() {
+                let recorded = session.get(name).cloned().unwrap_or(Value::Null);
+                all.compare(&run.0, &format!("iterations[{place}].gate.{name}"), &recorded, expected);
+            }
+            all.decisions += 1;
+        }
+        (Some(_), _) => all.only_recorded.push(format!("the decision of the gate after iteration {number}")),
+        (None, _) => {}
+    }
+}
+
+/// The plan of a layer in the basis of a learning run.
+fn stage_plan<'a>(run: &'a ClaimedRun, layer: &str) -> Option<&'a Value> {
+    let mut stages = run.basis.get("stages")?.as_array()?.iter();
+    stages.find(|stage| stage.get(0).and_then(Value::as_str) == Some(layer))?.get(1)
 }
 
 /// The evaluation from the episodes. `None`: there was no test.

@@ -105,8 +105,8 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         clock: Arc::new(SystemClock::default()),
     });
     let mut checked = parts(&bundle, &against, request.concurrency, (cancel, events)).await?;
+    let mut differences = archive::rows_unlike(&bundle, &claim, &checked);
     let numbers = statistics::recompute(&claim, &learned, &against.components, &mut checked);
-    let mut differences = archive::rows_unlike(&bundle, &claim);
     differences.extend(std::mem::take(&mut checked.found));
     differences.extend(numbers.found.iter().cloned());
     differences.extend(differing(&mut checked));
@@ -114,7 +114,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     differences.dedup();
     let replay = &checked.replay;
     let is_whole = replay.episodes.not_replayed + replay.verdicts.not_replayed == 0;
-    let proof = match (differences.is_empty(), is_whole && numbers.only_recorded.is_empty()) {
+    let proof = match (differences.is_empty(), is_whole) {
         (false, _) => Proof::Changed,
         (true, true) => Proof::Reproduced,
         (true, false) => Proof::Partly,

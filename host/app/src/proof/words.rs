@@ -20,6 +20,7 @@ pub(super) fn recomputed(checked: &Checked, numbers: &Recomputed) -> Vec<Stateme
     let mut all = vec![
         statement("verdicts of rewards", equal(&checked.replay.verdicts)),
         statement("numbers of summaries and reports, with content roots and intervals", numbers.numbers),
+        statement("decisions of the gate, from the pairs of its sessions", numbers.decisions),
         statement("tasks, as their environment publishes them", checked.published),
         statement("answers of the policy, by the built-in model that gave them", checked.recomputed),
         statement("prompts of test episodes, from the playbook in the bundle", checked.shown),
@@ -60,7 +61,7 @@ pub(super) fn recorded_only(checked: &Checked, numbers: &Recomputed, kind: RunKi
     all.extend(numbers.only_recorded.iter().map(|what| statement(what.clone(), None)));
     if kind == RunKind::Learn {
         all.push(statement("what reflectors proposed, and which lessons training showed to whom", None));
-        all.push(statement("decisions of the gate, and states of layers between iterations", None));
+        all.push(statement("states of layers between iterations, and the numbers of candidates of the gate", None));
         all.push(statement("how many test tasks earlier runs of the playbook had used", None));
     }
     all
@@ -88,7 +89,7 @@ pub(super) fn conclusion(verified: &Verified, checked: &Checked) -> String {
         Signature::None => "nobody has signed it",
     };
     if verified.proof == Proof::Changed {
-        let found = counted(differences.len() as u64 + replay.differ + verdicts.differ, "difference");
+        let found = counted(differences.len() as u64, "difference");
         return format!("The bundle was changed, or its program does not repeat itself: {found} found in {run}.");
     }
     let of = match sample {

@@ -22,7 +22,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Sessions before an undecided candidate is abandoned in favour of others.
-const SESSIONS: u32 = 2;
+pub(super) const SESSIONS: u32 = 2;
 
 /// Pairs between two looks at the evidence.
 const LOOK: u64 = 32;
