@@ -100,7 +100,8 @@ fn whatever_is_changed_by_hand_is_found_and_named() {
         "the playbook after learning that it was shown",
         |bundle| {
             bundle.lines(|lines| {
-                let place = test_episode(lines, 1.0);
+                let is_guided = |line: &mut Value| episode(line)["policy"]["playbook"]["text"].is_string();
+                let place = lines.iter_mut().position(|line| is_test(line) && is_guided(line)).unwrap();
                 let policy = &mut episode(&mut lines[place])["policy"];
                 let more = format!("{} Be kind.", policy["playbook"]["text"].as_str().unwrap());
                 let prompt = policy["system_prompt"].as_str().unwrap().to_owned() + " Be kind.";

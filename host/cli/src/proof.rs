@@ -7,8 +7,9 @@ use crate::exit::{Exit, HELP};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clap::Args;
-use clawhost_app::{Proof, ProveRequest, Proved, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest};
+use clawhost_app::{AppError, Proof, ProveRequest, Proved, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest};
 use clawhost_core::{counted, escaped, thousands};
+use clawhost_registry::{Trust, read_key};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -30,6 +31,12 @@ pub(crate) struct ProveArgs {
     /// system prompt, episodes are packed as digests alone
     #[arg(long)]
     include_private: bool,
+    /// The key that signs it, in a file BUNDLE.sig beside it: its name, or a file [default: it is not signed]
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// What the signature calls you [default: the name of the key]
+    #[arg(long, value_name = "NAME", requires = "key")]
+    publisher: Option<String>,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -62,7 +69,15 @@ pub(crate) async fn prove(context: &Context, args: &ProveArgs) -> anyhow::Result
     // The data folder must exist: a proof needs a recorded run.
     context.reader()?;
     let workspace = context.workspace(&MachineArgs::default())?;
-    let request = ProveRequest { run: args.run.clone(), out: args.out.clone(), include_private: args.include_private };
+    let signer = match &args.key {
+        Some(named) => {
+            let key = read_key(&context.folder()?, named).map_err(AppError::from)?;
+            Some((key, args.publisher.clone().unwrap_or_else(|| named.clone())))
+        }
+        None => None,
+    };
+    let (run, out) = (args.run.clone(), args.out.clone());
+    let request = ProveRequest { run, out, include_private: args.include_private, signer };
     let progress = Progress::new(context, args.quiet, "packed");
     let signals = cancel_on_signal(Stopping::Replay);
     let proved = clawhost_app::prove(&workspace, &request, signals.cancel(), &progress).await;
@@ -73,12 +88,15 @@ pub(crate) async fn prove(context: &Context, args: &ProveArgs) -> anyhow::Result
         crate::terminal::json(&serde_json::json!({ "format": 1, "proved": proved }))?;
         return Ok(Exit::Ok);
     }
-    let Proved { run, bundled_as, file, bytes, digest, episodes, digests_only, components } = proved;
+    let Proved { run, bundled_as, file, bytes, digest, episodes, digests_only, components, signature } = proved;
     let mut out = crate::terminal::stdout();
     writeln!(out, "{}{run}, as {bundled_as}", row("proved"))?;
     writeln!(out, "{}{} ({})", row("bundle"), file.display(), size(bytes))?;
     writeln!(out, "{}{digest}", row("digest"))?;
     writeln!(out, "{}{}, {}", row("contains"), counted(episodes, "episode"), counted(components, "component"))?;
+    if let Some(signature) = signature {
+        writeln!(out, "{}{}", row("signature"), signature.display())?;
+    }
     if digests_only > 0 {
         let only = counted(digests_only, "episode");
         writeln!(
@@ -97,6 +115,7 @@ pub(crate) async fn verify(context: &Context, args: &VerifyArgs) -> anyhow::Resu
         seed: args.seed,
         concurrency: args.concurrency.unwrap_or(VERIFY_CONCURRENCY),
         host: context.host_settings(&machine)?,
+        trust: Trust::read(&context.folder()?).map_err(AppError::from)?,
         ..VerifyRequest::new(&args.bundle)
     };
     let progress = Progress::new(context, args.quiet, "verified");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Floors of the crates under `host/`. A crate imports only crates of lower floors.
-const FLOORS: [(&str, u8); 23] = [
+const FLOORS: [(&str, u8); 24] = [
     ("clawhost-core", 0),
     ("clawhost-files", 0),
     ("clawhost-child", 0),

@@ -14,12 +14,14 @@ mod part;
 mod playbook;
 mod report;
 mod sample;
+mod signature;
 mod statistics;
 mod verify;
 mod words;
 
 pub use error::ProofError;
 pub use pack::{ProveRequest, Proved, prove};
-pub use report::{Proof, Signature, Statement, Verified};
+pub use report::{Proof, Statement, Verified};
 pub use sample::Sample;
+pub use signature::Signature;
 pub use verify::{VERIFY_CONCURRENCY, VerifyRequest, verify};

@@ -15,6 +15,7 @@ use clawhost_core::{
 use clawhost_engine::ENGINE_MAJOR;
 use clawhost_learning::ServedPlaybooks;
 use clawhost_play::{Cancel, EpisodeSource as _, PlayError};
+use clawhost_registry::PrivateKey;
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,7 +30,7 @@ const PART_BYTES: usize = 4 << 20;
 const PROGRAM: &str = concat!("clawhost ", env!("CARGO_PKG_VERSION"));
 
 /// The settings of a proof.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ProveRequest {
     /// The run, by its id, its name, a beginning of its id, or `last`.
     pub run: String,
@@ -37,6 +38,8 @@ pub struct ProveRequest {
     pub out: PathBuf,
     /// Whether references and prompts are packed.
     pub include_private: bool,
+    /// The key that signs the digest of the bundle, and what its owner is called.
+    pub signer: Option<(PrivateKey, String)>,
 }
 
 /// A run that was packed.
@@ -58,6 +61,8 @@ pub struct Proved {
     pub digests_only: u64,
     /// Components in it.
     pub components: u64,
+    /// The file of the signature. `None`: it is not signed.
+    pub signature: Option<PathBuf>,
 }
 
 /// Packs a finished run. Equal runs give equal files.
@@ -86,7 +91,11 @@ pub async fn prove(
     let runs = runs.map(|(row, episodes)| BundledRun { id: row.id.clone(), kind: row.kind, episodes }).collect();
     let head = Head { program: PROGRAM.to_owned(), engine: ENGINE_MAJOR, private: request.include_private, runs };
     let written = write(packing.builder, head, &request.out)?;
+    let signer = request.signer.as_ref().map(|(key, publisher)| (key, publisher.as_str()));
+    let about = (claim.run.id.0.as_str(), &written.digest);
+    let signature = signer.map(|signer| super::signature::sign(&request.out, about, signer)).transpose()?;
     Ok(Proved {
+        signature,
         run: row.id,
         bundled_as: claim.run.id,
         file: request.out.clone(),

@@ -1,28 +1,11 @@
 //! The report of a verification.
 
 use super::sample::Sample;
+use super::signature::Signature;
 use crate::Tally;
 use clawhost_core::{Digest, Discrepancy, RunId, RunKind};
 use clawhost_learning::Evaluation;
 use serde::Serialize;
-
-/// What a signature says of a bundle.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Signature {
-    /// There is none: nobody vouches for the digest of the manifest.
-    #[default]
-    None,
-}
-
-impl Signature {
-    /// As text.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::None => "none",
-        }
-    }
-}
 
 /// The result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -3,8 +3,9 @@
 use super::components::{Components, bases};
 use super::part::{Against, Checked};
 use super::playbook::ShownPlaybooks;
-use super::report::{Proof, Signature, Verified};
+use super::report::{Proof, Verified};
 use super::sample::Sample;
+use super::signature::{self, Signature};
 use super::words::{self, statement};
 use super::{ProofError, archive, statistics};
 use crate::events::{Event, EventSink};
@@ -14,8 +15,9 @@ use clawhost_core::{Discrepancy, Llm, RunKind};
 use clawhost_engine::ENGINE_MAJOR;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_play::{Cancel, PlayError, ReplayOutcome};
+use clawhost_registry::Trust;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -35,6 +37,8 @@ pub struct VerifyRequest {
     pub concurrency: u16,
     /// How components are run.
     pub host: HostSettings,
+    /// Whose signatures count.
+    pub trust: Trust,
 }
 
 impl VerifyRequest {
@@ -46,6 +50,7 @@ impl VerifyRequest {
             seed: None,
             concurrency: VERIFY_CONCURRENCY,
             host: HostSettings::default(),
+            trust: Trust::default(),
         }
     }
 }
@@ -75,13 +80,15 @@ fn drawn_sample(request: &VerifyRequest) -> Result<Option<Sample>, AppError> {
 pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn EventSink) -> Result<Verified, AppError> {
     let bundle = Arc::new(Bundle::open(&request.bundle, ENGINE_MAJOR).map_err(ProofError::from)?);
     let sample = drawn_sample(request)?;
-    let changed = archive::changed(&bundle)?;
+    let signature = signature::read(&request.bundle, &bundle.digest(), &request.trust);
+    let mut changed = archive::changed(&bundle)?;
     if !changed.is_empty() {
-        return Ok(refused(&bundle, changed));
+        changed.extend(signature.differences());
+        return Ok(refused(&bundle, changed, signature));
     }
     let archive::Opened { claim, learned } = archive::open(&bundle)?;
     // Components of any kind may be in it.
-    let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, None)?;
+    let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, Path::new(""), None)?;
     let components = Components::load(&bundle, &host, &claim, events).await?;
     let runs: BTreeMap<_, _> = bases(&claim);
     let places = bundle.manifest().runs.iter().enumerate().map(|(place, run)| (run.id.clone(), place));
@@ -110,6 +117,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     differences.extend(std::mem::take(&mut checked.found));
     differences.extend(numbers.found.iter().cloned());
     differences.extend(differing(&mut checked));
+    differences.extend(signature.differences());
     differences.sort();
     differences.dedup();
     let replay = &checked.replay;
@@ -125,7 +133,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         run: claim.run.id.clone(),
         kind: claim.run.kind,
         private: bundle.manifest().private,
-        signature: Signature::None,
+        signature,
         proof,
         sample,
         episodes: replay.episodes.all() + checked.not_drawn,
@@ -145,7 +153,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
 }
 
 /// The report of a bundle with entries that are not those of its manifest.
-fn refused(bundle: &Bundle, differences: Vec<Discrepancy>) -> Verified {
+fn refused(bundle: &Bundle, differences: Vec<Discrepancy>, signature: Signature) -> Verified {
     let run = bundle.manifest().runs.first();
     let mut verified = Verified {
         bundle: bundle.digest(),
@@ -153,7 +161,7 @@ fn refused(bundle: &Bundle, differences: Vec<Discrepancy>) -> Verified {
         run: run.map(|run| run.id.clone()).unwrap_or_else(|| clawhost_core::RunId(String::new())),
         kind: run.map_or(RunKind::Play, |run| run.kind),
         private: bundle.manifest().private,
-        signature: Signature::None,
+        signature,
         proof: Proof::Changed,
         sample: None,
         episodes: bundle.manifest().runs.iter().map(|run| run.episodes).sum(),

@@ -1,7 +1,8 @@
 //! The statements of a verification, in four classes, and the sentence at its end.
 
 use super::part::{Answers, Checked};
-use super::report::{Proof, Signature, Statement, Verified};
+use super::report::{Proof, Statement, Verified};
+use super::signature::Signature;
 use super::statistics::Recomputed;
 use crate::Tally;
 use clawhost_core::{RunKind, counted};
@@ -85,8 +86,9 @@ pub(super) fn not_provable(checked: &Checked) -> Vec<Statement> {
 /// What was verified, in one sentence.
 pub(super) fn conclusion(verified: &Verified, checked: &Checked) -> String {
     let Verified { run, replay, verdicts, differences, not_replayed, episodes, sample, .. } = verified;
-    let unsigned = match verified.signature {
-        Signature::None => "nobody has signed it",
+    let signed = match &verified.signature {
+        Signature::Nobody => "nobody has signed it".to_owned(),
+        other => format!("its signature is {}", other.words()),
     };
     if verified.proof == Proof::Changed {
         let found = counted(differences.len() as u64, "difference");
@@ -110,12 +112,12 @@ pub(super) fn conclusion(verified: &Verified, checked: &Checked) -> String {
     let equal_verdicts = counted(equal(verdicts), "verdict");
     match verified.proof {
         Proof::Reproduced => format!(
-            "Of {run}, {of} were played again {answers} and equal their records, {equal_verdicts} and every number that follows from them are as claimed{lift}; {unsigned}."
+            "Of {run}, {of} were played again {answers} and equal their records, {equal_verdicts} and every number that follows from them are as claimed{lift}; {signed}."
         ),
         _ => {
             let missing: u64 = not_replayed.iter().filter_map(|one| one.count).sum();
             format!(
-                "Of {run}, only {} were played again: {} could not be, so the rest is recorded only; nothing differs, and {unsigned}.",
+                "Of {run}, only {} were played again: {} could not be, so the rest is recorded only; nothing differs, and {signed}.",
                 counted(equal(replay), "episode"),
                 counted(missing, "episode or verdict")
             )
