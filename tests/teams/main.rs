@@ -19,6 +19,7 @@ mod registry_server;
 mod credentials;
 mod names;
 mod path;
+mod proofs;
 mod trust;
 mod versions;
 

@@ -23,7 +23,7 @@ pub(super) fn changed(bundle: &Bundle) -> Result<Vec<Discrepancy>, ProofError> {
             }
             Err(error) => return Err(error.into()),
         }
-        // Whoever changes a component can change the manifest as well; its name is its own digest.
+        // An author who changes a component can change the manifest as well; its name is its own digest.
         if let EntryName::Plugin(digest) = entry.name
             && found.is_empty()
         {

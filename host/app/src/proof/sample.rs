@@ -4,7 +4,7 @@ use clawhost_core::{RunId, derive_seed};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// A sample of the episodes. Its seed is drawn by whoever verifies: the author of a bundle, who can make many, cannot know it.
+/// A sample of the episodes. The verifier draws its seed: the author of a bundle, who can make many, cannot know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Sample {
     /// Episodes that are wanted; whole groups are drawn.

@@ -1,6 +1,6 @@
 //! Who vouches for a bundle: an in-toto statement about its digest in a DSSE envelope, in a file beside it.
 //!
-//! The bundle itself stays the same whoever signs it, so that equal runs have equal bundles.
+//! The bundle itself stays the same, so that equal runs have equal bundles.
 
 use super::ProofError;
 use crate::AppError;

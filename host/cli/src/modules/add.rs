@@ -9,7 +9,7 @@ use clap::Args;
 use clawhost_app::{AppError, Bench, Modules};
 use clawhost_core::{counted, escaped};
 use clawhost_devkit::{AddReport, AddRequest, CHECK_SEED, Change, Checked, Outcome};
-use clawhost_package::{LOCK_FILE, ModuleRequest};
+use clawhost_package::{LOCK_FILE, ModuleKind, ModuleRequest};
 use clawhost_registry::{Location, OciOptions, State};
 use std::io::Write;
 
@@ -151,6 +151,15 @@ pub(crate) async fn update(context: &Context, args: &UpdateArgs) -> anyhow::Resu
     let new: Vec<&AddReport> = reports.iter().filter(is_new).collect();
     for report in &new {
         text(&mut out, report)?;
+        if let Some(before) = report.before.as_ref().filter(|_| report.facts.kind == ModuleKind::Reward) {
+            let file = |content| modules.shelf().blob_path(&report.facts.name, content).display().to_string();
+            let (now, before) = (file(&report.content), file(&before.content));
+            writeln!(
+                out,
+                "{}`clawhost score --reward {now} --against {before}` compares them on recorded episodes",
+                row("scores")
+            )?;
+        }
         writeln!(out)?;
     }
     match (new.len() as u64, args.accept) {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 const HELP: &str = "TARGET is oci://HOST/PATH/TEAM/NAME:VERSION, or file:FOLDER; version and name are those of claw.toml where none is written. \
 A folder and a registry server hold the same artefacts. Credentials are those of `docker login`.
 
-The component is checked first, as by `clawhost check`, and the report travels with it: as a claim, since whoever adds the module checks it again. \
+The component is checked first, as by `clawhost check`, and the report travels with it: as a claim, since who adds the module checks it again. \
 Readme, licence and the commit of the sources travel too. A version never changes: raise it in claw.toml.
 
   clawhost publish file:/shared/modules --as shop/reward-x
