@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn what_is_private_is_left_out() {
         let mut secret = golden();
-        secret.task.reference = Some("the reference".into());
+        secret.task.reference = Some("a secret answer".into());
         let text = |packed: Packed| -> String {
             packed.lines(canonical(vec![secret.clone()], &run())).map(|line| line.text()).collect()
         };
-        assert!(text(Packed::Whole).contains("the reference"));
-        assert!(!text(Packed::WithoutReferences).contains("the reference"));
+        assert!(text(Packed::Whole).contains("a secret answer"));
+        assert!(!text(Packed::WithoutReferences).contains("a secret answer"));
         assert!(text(Packed::WithoutReferences).starts_with("{\"without_reference\""));
         let digests = text(Packed::Digests);
         assert!(digests.starts_with("{\"digest_only\"") && digests.len() < 400, "{digests}");

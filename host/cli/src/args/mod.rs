@@ -66,7 +66,7 @@ pub(crate) struct Common {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Where modules come from that were not pulled yet [default: the folder `registry` of the data folder]
-    #[arg(long, value_name = "REGISTRY", env = "CLAWHOST_REGISTRY", global = true, hide_short_help = true)]
+    #[arg(long, value_name = "REGISTRY", env = "CLAWHOST_REGISTRY", global = true, hide = true)]
     pub(crate) registry: Option<String>,
 }
 

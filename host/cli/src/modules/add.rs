@@ -17,6 +17,9 @@ const ADD_HELP: &str = "MODULE is TEAM/NAME, with @VERSION behind it: 1.2.0 (tha
 checked on this machine, and pinned by its digest in claw.lock of the working folder; commit that file. From then on everything works offline, and \
 the name stands wherever a path of a plugin can: `clawhost run shop/env-x --reward shop/reward-y`.
 
+--registry REGISTRY, or the variable CLAWHOST_REGISTRY, names the registry that every command asks if none is named; without, it is the folder `registry` \
+of the data folder.
+
 What it may do is shown first; nothing is granted by adding it.";
 
 const UPDATE_HELP: &str =
