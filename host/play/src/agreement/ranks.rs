@@ -13,13 +13,12 @@ pub(super) struct Levels {
 
 impl Levels {
     pub(super) fn of(scores: impl Iterator<Item = f64>) -> Self {
-        // 0 and -0 are one score.
-        let scores: Vec<f64> = scores.map(|score| score + 0.0).collect();
-        let mut sorted: Vec<(u32, f64)> = (0..).zip(scores.iter().copied()).collect();
+        let mut sorted: Vec<(u32, f64)> = (0..).zip(scores).collect();
         sorted.sort_by(|one, other| one.1.total_cmp(&other.1));
-        let mut of = vec![0; scores.len()];
+        let mut of = vec![0; sorted.len()];
         let (mut level, mut last) = (0, None);
         for (position, score) in &sorted {
+            // 0 and -0 are one score.
             if last.is_some_and(|last: f64| last < *score) {
                 level += 1;
             }
@@ -28,7 +27,7 @@ impl Levels {
                 *of = level;
             }
         }
-        let count = if scores.is_empty() { 0 } else { level as usize + 1 };
+        let count = if sorted.is_empty() { 0 } else { level as usize + 1 };
         Self { of, count, order: sorted.into_iter().map(|(position, _)| position).collect() }
     }
 
