@@ -136,7 +136,7 @@ impl OwnRange {
     }
 }
 
-/// What a judge says about its score of an episode; empty if it says nothing.
+/// The rationale of a judge for its score of an episode. Empty: there is none.
 pub(super) fn rationale(judge: &JudgedBy, episode: &Episode, score: f64, first: Option<&RewardKey>) -> String {
     let said = |record: &RewardRecord| match &record.verdict {
         Verdict::Scored(card) => Some((card.value, card.rationale.clone())),
