@@ -146,3 +146,26 @@ fn a_reward_in_javascript_works_beside_one_in_rust() {
     }
     assert_eq!(bench.cached(), before, "nothing was compiled again");
 }
+
+#[test]
+fn datasets_of_reasoning_gym_ask_and_score_as_the_library_does() {
+    const TEST: &str = "datasets_of_reasoning_gym_ask_and_score_as_the_library_does";
+    let Some(guests) = guests::folder_or_skip(TEST) else { return };
+    let components = guests.join("reasoning-gym");
+    let python = guests.join("../toolchains/reasoning-gym/bin/python");
+    if !components.join("rg-small-reward.wasm").exists() || !python.exists() {
+        eprintln!("skipped {TEST}: not built; run `cargo xtask languages`");
+        return;
+    }
+    let bench = Bench::new();
+    let compare = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/reasoning-gym/compare.py");
+    let mut command = Command::new(python);
+    command.arg(compare).arg(env!("CARGO_BIN_EXE_clawhost")).arg(&components).arg(bench.0.path());
+    let output = command.args(["--tasks", "3", "small"]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    // Three datasets, each with three tasks and ten answers to each.
+    let rows =
+        said.lines().filter(|line| line.split_whitespace().nth(2) == Some("30") && line.trim_end().ends_with(" 0"));
+    assert_eq!(rows.count(), 3, "{said}");
+}

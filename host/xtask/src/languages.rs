@@ -128,7 +128,7 @@ pub(crate) fn main() -> Result<()> {
     let toolchains = target.join("toolchains");
     if python(&toolchains).is_err() {
         let folder = toolchains.join("python");
-        get("python", Command::new("python3").args(["-m", "venv"]).arg(&folder));
+        get("python", Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
         get("python", Command::new(folder.join("bin/pip")).args(["install", "--quiet", COMPONENTIZE_PY]));
     }
     if javascript(&toolchains).is_err() {
@@ -137,7 +137,13 @@ pub(crate) fn main() -> Result<()> {
         let npm = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
         get("javascript", Command::new("npm").args(npm).arg(&folder).arg(COMPONENTIZE_QJS));
     }
-    build(&crate::guests::build(crate::guests::Which::All)?)
+    build(&crate::guests::build(crate::guests::Which::All)?)?;
+    if python(&toolchains).is_ok() { crate::reasoning_gym::small() } else { Ok(()) }
+}
+
+/// The compiler of Python.
+pub(crate) fn componentize_py(target: &Path) -> Result<PathBuf> {
+    python(&target.join("toolchains")).map(|(_, tool)| tool).map_err(anyhow::Error::msg)
 }
 
 /// Runs a step. A failure is printed, and the example is skipped.

@@ -7,6 +7,7 @@ mod gpu_check;
 mod guests;
 mod languages;
 mod messages;
+mod reasoning_gym;
 mod sdks;
 mod spent;
 mod supply;
@@ -26,6 +27,9 @@ const HELP: &str = "cargo xtask COMMAND
   guests      build every guest into target/guests; equal lock file, toolchain and target give equal bytes in every folder
   languages   get the compilers for Python and JavaScript guests (into target/toolchains) and build the examples in
               other languages; `test` builds those whose compilers are there
+  reasoning-gym
+              pack datasets of the PyPI library reasoning-gym as components, and compare their questions and scores with the
+              library's own: `reasoning-gym [GROUP ...]`, all groups without names; takes minutes for each
   sdks        get the SDKs of OpenAI, Anthropic and Tinker (into target/toolchains/sdks); `test` runs them against
               the gateway if they are there
   agents      get codex, Claude Code and OpenClaw (into target/toolchains/agents, 1.6 GB); `test` runs them against the gateway if
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Some("test") => test(rest),
         Some("guests") => guests::build(guests::Which::All).map(|_| ()),
         Some("languages") => languages::main(),
+        Some("reasoning-gym") => reasoning_gym::main(rest),
         Some("sdks") => sdks::main(),
         Some("agents") => sdks::agents(),
         Some("fuzz") => fuzz::main(rest),
