@@ -1,6 +1,6 @@
-//! Executes the author's guide: every file is written, every command is run, every output is compared.
+//! Executes the author's guide and the cookbook: every file is written, every command is run, every output is compared.
 //!
-//! A block of `sdk/GUIDE.md` with `file=PATH` in its first line is that file; a block of `console` has commands after
+//! A block of these pages with `file=PATH` in its first line is that file; a block of `console` has commands after
 //! `$ ` and their output. In the output `...` matches any text, alone on a line any lines, and `[N]` alone is the exit
 //! code (otherwise 0).
 #![allow(
@@ -93,10 +93,12 @@ fn commands(text: &str) -> Vec<(String, Vec<String>)> {
 struct Place {
     folder: tempfile::TempDir,
     path: String,
+    page: &'static str,
 }
 
 impl Place {
     fn run(&self, line: usize, command: &str, expected: &[String]) {
+        let page = self.page;
         let output = Command::new("bash")
             .args(["-o", "pipefail", "-c"])
             // The two streams in the order of a terminal.
@@ -120,10 +122,10 @@ impl Place {
             code = last;
             expected.pop();
         }
-        assert_eq!(output.status.code(), Some(code), "sdk/GUIDE.md:{line}: $ {command}\n{printed}");
+        assert_eq!(output.status.code(), Some(code), "{page}:{line}: $ {command}\n{printed}");
         assert!(
             fits(&expected, &lines),
-            "sdk/GUIDE.md:{line}: $ {command}\nshould print\n{}\nbut prints\n{printed}",
+            "{page}:{line}: $ {command}\nshould print\n{}\nbut prints\n{printed}",
             expected.join("\n")
         );
     }
@@ -138,21 +140,29 @@ fn can_build() -> bool {
 
 #[test]
 fn the_commands_of_the_guide_give_the_documented_output() {
+    carry_out("sdk/GUIDE.md", "the_commands_of_the_guide_give_the_documented_output");
+}
+
+#[test]
+fn the_recipes_of_the_cookbook_give_the_documented_output() {
+    carry_out("sdk/COOKBOOK.md", "the_recipes_of_the_cookbook_give_the_documented_output");
+}
+
+/// Carries out a page, in an empty folder.
+fn carry_out(page: &'static str, test: &str) {
     if !can_build() || Command::new("bash").arg("--version").output().is_err() {
-        eprintln!(
-            "skipped the_commands_of_the_guide_give_the_documented_output: it needs bash, and `rustup target add wasm32-unknown-unknown`"
-        );
+        eprintln!("skipped {test}: it needs bash, and `rustup target add wasm32-unknown-unknown`");
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let guide = std::fs::read_to_string(root.join("sdk/GUIDE.md")).unwrap();
-    let blocks = blocks(&guide);
-    assert!(blocks.iter().filter(|block| block.file.is_some()).count() >= 8, "the guide has lost its files");
+    let text = std::fs::read_to_string(root.join(page)).unwrap();
+    let blocks = blocks(&text);
+    assert!(blocks.iter().filter(|block| block.file.is_some()).count() >= 5, "{page} has lost its files");
     let program = PathBuf::from(env!("CARGO_BIN_EXE_clawhost"));
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(&root, folder.path().join("clawhost")).unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
-    let place = Place { folder, path };
+    let place = Place { page, folder, path };
     for block in &blocks {
         match (&block.file, block.kind.as_str()) {
             (Some(file), _) => {
@@ -169,7 +179,7 @@ fn the_commands_of_the_guide_give_the_documented_output() {
                     place.run(block.line, &command, &expected);
                 }
             }
-            (None, kind) => panic!("sdk/GUIDE.md:{}: a `{kind}` block that nothing runs", block.line),
+            (None, kind) => panic!("{page}:{}: a `{kind}` block that nothing runs", block.line),
         }
     }
 }
