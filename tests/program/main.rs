@@ -45,6 +45,7 @@ mod failures;
 mod feedback;
 mod forget;
 mod full_disk;
+mod gallery;
 mod help;
 mod hidden_rules;
 mod hostile_models;
