@@ -111,6 +111,38 @@ fn modules_are_listed_and_searched() {
 }
 
 #[test]
+fn an_adapter_is_a_module_too() {
+    let team = Team::new();
+    let registry = shared(&team);
+    let (model, tuned) = (team.path("tiny").display().to_string(), team.path("tuned").display().to_string());
+    team.json(&["model", "init", &model]);
+    let example = serde_json::json!({ "messages": [
+        { "role": "user", "content": "a" }, { "role": "assistant", "content": "b" } ] });
+    std::fs::write(team.path("chats.jsonl"), format!("{example}\n").repeat(8)).unwrap();
+    let learn =
+        ["--objective", "sft", "--data", "chats.jsonl", "--out", &tuned, "--epochs", "1", "--adapter-rank", "2"];
+    let tuned = team.json(&[&["model", "tune", &model], &learn[..]].concat());
+    let folder = format!("{}/adapter", tuned["last_folder"].as_str().unwrap());
+    let published = team.json(&["publish", &registry, &folder, "--as", "shop/tone@1.0.0"]);
+    assert_eq!((&published["published"]["kind"], &published["published"]["check"]), (&"adapter".into(), &Value::Null));
+    team.json(&["add", "shop/tone", "--from", &registry]);
+    // By its name, and from its folder: the same model, which is another one than without the adapter.
+    let weights = |adapter: &[&str]| {
+        let words = [&["model", "generate", &model, "x", "--max-tokens", "1"], adapter].concat();
+        team.json(&words)["weights"].clone()
+    };
+    let (named, there) = (weights(&["--adapter", "shop/tone@1"]), weights(&["--adapter", &folder]));
+    assert_eq!(named, there);
+    assert_ne!(named, weights(&[]));
+    let error = team.refused(&["model", "generate", &model, "x", "--adapter", "shop/exact"], 2);
+    assert!(error.contains("shop/exact"), "{error}");
+    // What is no adapter of PEFT is not published.
+    std::fs::write(format!("{folder}/adapter_config.json"), "{}").unwrap();
+    let error = team.refused(&["publish", &registry, &folder, "--as", "shop/tone@1.0.1"], 2);
+    assert!(error.contains("peft_type"), "{error}");
+}
+
+#[test]
 fn a_playbook_is_a_module_too() {
     if guests::folder_or_skip("a_playbook_is_a_module_too").is_none() {
         return;

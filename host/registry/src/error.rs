@@ -268,7 +268,7 @@ impl RegistryError {
     }
 
     /// A file that cannot be used.
-    pub(crate) fn file(path: &std::path::Path, why: &dyn std::fmt::Display) -> Self {
+    pub fn file(path: &std::path::Path, why: &dyn std::fmt::Display) -> Self {
         Self::File { path: path.display().to_string(), why: why.to_string() }
     }
 

@@ -3,10 +3,12 @@
 //! What was pulled is kept in the folder `modules` of the data folder, which is a registry itself: with manifests and signatures, so that each
 //! use checks both again, without a network. The lock of the working folder decides between versions.
 
+mod adapter;
 mod error;
 mod host;
 mod project;
 
+pub use adapter::{AdapterFiles, adapter_files};
 pub use error::ModuleError;
 pub use host::ComponentHost;
 pub use project::Project;
@@ -153,6 +155,19 @@ impl Modules {
     /// As [`Self::read`], or it is no playbook.
     pub async fn playbook(&self, request: &ModuleRequest) -> Result<Vec<u8>, ModuleError> {
         self.content(request, "a playbook", |kind| kind == ModuleKind::Playbook).await
+    }
+
+    /// Reads the files of an adapter that is a module, and puts them into a folder that is removed with the returned value.
+    ///
+    /// # Errors
+    /// As [`Self::read`], it is no adapter, or no folder can be made.
+    pub async fn adapter(&self, request: &ModuleRequest) -> Result<AdapterFiles, ModuleError> {
+        let published = self.read(request).await?;
+        let Facts { name, version, kind, .. } = published.facts.clone();
+        match kind {
+            ModuleKind::Adapter => AdapterFiles::write(&published),
+            _ => Err(ModuleError::OtherKind { name, version, kind, needed: "an adapter" }),
+        }
     }
 
     async fn content(

@@ -1,5 +1,6 @@
 //! `clawhost model chat`: a conversation, line by line.
 
+use super::adapter::Located;
 use super::args::ChatArgs;
 use super::{harmless, notes, settings};
 use crate::context::Context;
@@ -8,6 +9,7 @@ use anyhow::Context as _;
 use clawhost_app::local_models::{Answered, ChatSettings, Conversation, Turn};
 use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Lines of standard input, read on a separate thread: reading a terminal blocks.
@@ -38,7 +40,7 @@ fn interrupts() -> std::io::Result<UnboundedReceiver<()>> {
 }
 
 /// Opens the model.
-fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation> {
+fn open(context: &Context, arguments: &ChatArgs, adapter: Option<&Path>) -> anyhow::Result<Conversation> {
     let (sampling, usual) = (&arguments.sampling, ChatSettings::default());
     let chat = ChatSettings {
         system: arguments.system.clone(),
@@ -47,7 +49,6 @@ fn open(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Conversation>
         seed: sampling.seed.unwrap_or(usual.seed),
     };
     let models = settings(context, sampling.device)?;
-    let adapter = sampling.adapter.as_deref();
     Conversation::open(&arguments.folder, adapter, chat, &models, &notes(context)).map_err(|error| match error {
         AppError::Request(RequestError::SystemPromptUnsupported { .. }) => {
             let what = "the option --system".to_owned();
@@ -75,7 +76,8 @@ fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
 }
 
 pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Result<Exit> {
-    let mut conversation = open(context, arguments)?;
+    let adapter = Located::find(context, arguments.sampling.adapter.as_deref()).await?;
+    let mut conversation = open(context, arguments, adapter.folder())?;
     let (mut lines, mut interrupts, terminal) = (lines(), interrupts()?, std::io::stdin().is_terminal());
     let (mut notes, is_shown) = (crate::terminal::stderr(), !context.json());
     loop {

@@ -13,12 +13,12 @@ pub(super) fn import(context: &Context, source: &Path, folder: &Path, adapter: O
     tell(context, &imported, "checked and copied")
 }
 
-pub(super) fn export(context: &Context, arguments: &ExportArgs) -> anyhow::Result<Exit> {
+pub(super) fn export(context: &Context, arguments: &ExportArgs, adapter: Option<&Path>) -> anyhow::Result<Exit> {
     let stored = arguments.dtype.map_or(Stored::default(), |dtype| dtype.stored());
     let export = Export {
         source: arguments.source.clone(),
         target: arguments.folder.clone(),
-        adapter: arguments.adapter.clone(),
+        adapter: adapter.map(Path::to_owned),
         merge: arguments.merge,
         stored,
         shard_bytes: arguments.max_shard_size,

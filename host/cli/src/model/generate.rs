@@ -1,5 +1,6 @@
 //! `clawhost model generate`: completes a text.
 
+use super::adapter::Located;
 use super::args::GenerateArgs;
 use super::{harmless, notes, print_json, settings};
 use crate::context::{Context, texts};
@@ -36,7 +37,8 @@ fn sample(answer: &GeneratedText) -> serde_json::Value {
 
 pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> anyhow::Result<Exit> {
     let (events, sampling) = (notes(context), &arguments.sampling);
-    let generator = TextGenerator::read(&arguments.folder, sampling.adapter.as_deref(), &texts()?, &events)?;
+    let adapter = Located::find(context, sampling.adapter.as_deref()).await?;
+    let generator = TextGenerator::read(&arguments.folder, adapter.folder(), &texts()?, &events)?;
     let usual = GenerateRequest::new(prompt(arguments.prompt.as_ref())?);
     let request = GenerateRequest {
         answers: arguments.n.unwrap_or(usual.answers),

@@ -1,5 +1,6 @@
 //! `clawhost model`: creates, describes, runs, tunes, imports and exports local models, and rolls back what they learned live.
 
+mod adapter;
 mod args;
 mod chat;
 mod exchange;
@@ -16,6 +17,7 @@ use crate::context::Context;
 use crate::device::DeviceOption;
 use crate::exit::Exit;
 use crate::terminal::Progress;
+use adapter::Located;
 use clawhost_app::{Event, EventSink, ModelSettings, Warning};
 
 pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Result<Exit> {
@@ -26,9 +28,13 @@ pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Re
         ModelCommand::Chat(arguments) => chat::chat(context, arguments).await,
         ModelCommand::Tune(arguments) => tune::run(context, arguments),
         ModelCommand::Import { source, folder, adapter } => {
-            exchange::import(context, source, folder, adapter.as_deref())
+            let adapter = Located::find(context, adapter.as_deref()).await?;
+            exchange::import(context, source, folder, adapter.folder())
         }
-        ModelCommand::Export(arguments) => exchange::export(context, arguments),
+        ModelCommand::Export(arguments) => {
+            let adapter = Located::find(context, arguments.adapter.as_deref()).await?;
+            exchange::export(context, arguments, adapter.folder())
+        }
         ModelCommand::Log { alias } => versions::log(context, alias.as_deref()),
         ModelCommand::Rollback { alias, to, scope, confirm } => {
             versions::roll_back(context, (alias, scope.as_ref()), *to, *confirm)

@@ -1,4 +1,4 @@
-//! `clawhost publish`: a plugin or a playbook goes to a registry.
+//! `clawhost publish`: a plugin, a playbook or an adapter goes to a registry.
 
 use super::{SHOWN, name_and_version, row};
 use crate::args::MachineArgs;
@@ -11,7 +11,7 @@ use clawhost_core::{counted, escaped};
 use clawhost_devkit::{CHECK_SEED, Checked, Outcome, PublishReport, PublishRequest};
 use clawhost_registry::{PrivateKey, PublishTarget, key_names, read_key};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "TARGET is oci://HOST/PATH/TEAM/NAME:VERSION, or file:FOLDER; version and name are those of claw.toml where none is written. \
 A folder and a registry server hold the same artefacts. Credentials are those of `docker login`.
@@ -29,10 +29,10 @@ pub(crate) struct PublishArgs {
     /// Where it goes
     #[arg(value_name = "TARGET")]
     target: String,
-    /// A plugin's folder, a component, or a playbook as .json [default: the working folder]
+    /// A plugin's folder, a component, a playbook as .json, or the folder of an adapter [default: the working folder]
     #[arg(value_name = "WHAT")]
     what: Option<PathBuf>,
-    /// Its name in the registry: TEAM/NAME, with @VERSION behind it for a playbook
+    /// Its name in the registry: TEAM/NAME, with @VERSION behind it for a playbook or an adapter
     #[arg(long = "as", value_name = "TEAM/NAME")]
     named: Option<String>,
     /// The key that signs: its name, or a file [default: the only key of the data folder, if there is one]
@@ -98,13 +98,14 @@ impl PublishArgs {
 }
 
 pub(crate) async fn publish(context: &Context, args: &PublishArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let what = args.what.as_deref().unwrap_or(Path::new(clawhost_app::HERE));
+    let machine = MachineArgs::trying(&what.to_string_lossy(), args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let target = args.target()?;
     let team = target.team.as_ref().map_or(clawhost_registry::DEFAULT_TEAM, |team| team.as_str());
     let publisher = args.publisher.clone().unwrap_or_else(|| team.to_owned());
     let request = PublishRequest {
-        what: args.what.clone().unwrap_or_else(|| clawhost_app::HERE.into()),
+        what: what.to_owned(),
         signer: args.key(context)?.map(|key| (key, publisher)),
         target,
         dry: args.dry_run,

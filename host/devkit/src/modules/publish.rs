@@ -1,9 +1,9 @@
-//! Publishes a plugin or a playbook, with its check report, its provenance and its readme.
+//! Publishes a plugin, a playbook or an adapter, with its check report, its provenance and its readme.
 
 use super::provenance::provenance;
 use super::{CHECK_STATEMENT, LICENSE, PROVENANCE_STATEMENT, README};
 use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
-use clawhost_app::{Bench, PluginFolder, Trial};
+use clawhost_app::{Bench, PluginFolder, Trial, adapter_files};
 use clawhost_core::{Clock as _, Digest};
 use clawhost_package::{ModuleKind, ModuleName, PluginName};
 use clawhost_registry::{
@@ -26,7 +26,7 @@ const LICENSES: [&str; 6] = ["LICENSE", "LICENSE.md", "LICENSE.txt", "LICENSE-MI
 /// What is published, and where.
 #[derive(Debug)]
 pub struct PublishRequest {
-    /// A plugin's folder, a component, or a playbook as `playbook export` writes it.
+    /// A plugin's folder, a component, a playbook as `playbook export` writes it, or the folder of an adapter.
     pub what: PathBuf,
     /// The registry, and with it optionally name and version.
     pub target: PublishTarget,
@@ -92,9 +92,10 @@ pub async fn publish(
     told: &(dyn Fn(&Checked) + Sync),
 ) -> Result<PublishReport, DevkitError> {
     let what = &request.what;
-    let subject = match what.extension().is_some_and(|extension| extension == "json") {
-        true => playbook(what)?,
-        false => component(bench, request, told).await?,
+    let subject = match (what.extension().is_some_and(|extension| extension == "json"), adapter_files(what)?) {
+        (true, _) => without_check(ModuleKind::Playbook, playbook(what)?),
+        (_, Some(files)) => without_check(ModuleKind::Adapter, Content::Adapter(files)),
+        _ => component(bench, request, told).await?,
     };
     let target = &request.target;
     let team = match &target.team {
@@ -144,20 +145,16 @@ pub async fn publish(
     })
 }
 
-fn playbook(what: &Path) -> Result<Subject, DevkitError> {
+fn playbook(what: &Path) -> Result<Content, DevkitError> {
     let bytes = clawhost_files::read(what, PLAYBOOK_BYTES).map_err(|error| unfit(what, error.to_string()))?;
     clawhost_app::playbooks::playbook_of(&what.display().to_string(), bytes.clone())
         .map_err(clawhost_app::AppError::from)?;
-    Ok(Subject {
-        kind: ModuleKind::Playbook,
-        name: None,
-        version: None,
-        description: None,
-        license: None,
-        content: Content::Playbook(bytes),
-        check: None,
-        folder: None,
-    })
+    Ok(Content::Playbook(bytes))
+}
+
+/// What is no plugin: there is nothing to check, and it says nothing of itself.
+fn without_check(kind: ModuleKind, content: Content) -> Subject {
+    Subject { kind, name: None, version: None, description: None, license: None, content, check: None, folder: None }
 }
 
 async fn component(

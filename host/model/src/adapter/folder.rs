@@ -97,6 +97,14 @@ fn settings(config: &Map<String, Value>) -> Result<(usize, f64), LocalModelError
 }
 
 impl AdapterFolder {
+    /// The files of an adapter, by the names that PEFT gives them.
+    pub const FILES: [&str; 2] = [CONFIG, WEIGHTS];
+
+    /// Whether a folder has the settings of an adapter.
+    pub fn is_one(folder: &Path) -> bool {
+        folder.join(CONFIG).is_file()
+    }
+
     /// Reads a folder.
     ///
     /// # Errors
