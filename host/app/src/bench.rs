@@ -4,7 +4,7 @@ use crate::events::EventSink;
 use crate::host::host;
 use crate::modules::ComponentHost;
 use crate::plugins::{load_environment, load_reflector, load_reward, open_router};
-use crate::workspace::{compile_cache, has_cache};
+use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
 use clawhost_engine::{EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
@@ -25,7 +25,7 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// The engine cannot be set up, or the cache cannot be used.
     pub fn open(folder: &Path, settings: &HostSettings, events: &'a dyn EventSink) -> Result<Self, AppError> {
-        let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
+        let cache = existing_cache(folder)?;
         // A few instances at once need no pool.
         Ok(Self { host: host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?, events })
     }

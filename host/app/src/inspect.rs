@@ -3,7 +3,7 @@
 use crate::compiling::announced;
 use crate::events::EventSink;
 use crate::host::host;
-use crate::workspace::{compile_cache, has_cache};
+use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
 use clawhost_engine::Inspection;
@@ -30,7 +30,7 @@ pub async fn inspect(
     plugin: &PluginSpec,
     events: &dyn EventSink,
 ) -> Result<Inspected, AppError> {
-    let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
+    let cache = existing_cache(folder)?;
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?;
     let bytes = host.component(&plugin.path).await?;

@@ -3,7 +3,7 @@
 use crate::events::EventSink;
 use crate::host::host;
 use crate::plugins::load_environment;
-use crate::workspace::{compile_cache, has_cache};
+use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings};
 use clawhost_core::{Attributes, Context, Environment, PluginIdentity, Split, Task};
 use clawhost_engine::ModelGrants;
@@ -87,7 +87,7 @@ pub async fn list_tasks(
     events: &dyn EventSink,
 ) -> Result<TaskListing, AppError> {
     let TasksRequest { plugin, split, limit, seed, with_references } = request;
-    let cache = if has_cache(folder) { Some(compile_cache(folder)?) } else { None };
+    let cache = existing_cache(folder)?;
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?;
     let (environment, _) = load_environment(&host, events, plugin, ModelGrants::default()).await?;

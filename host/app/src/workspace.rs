@@ -313,9 +313,9 @@ pub(crate) fn hold_folder(folder: &Path, mode: LeaseMode) -> Result<Box<dyn Leas
     Ok(held.ok_or_else(|| RequestError::FolderBusy { folder: folder.display().to_string(), what })?)
 }
 
-/// Whether a data folder has a compile cache.
-pub fn has_cache(folder: &Path) -> bool {
-    folder.join(KEY).exists()
+/// The compile cache of a data folder that exists. `None`: there is no such folder, and none is made to look at a plugin.
+pub(crate) fn existing_cache(folder: &Path) -> Result<Option<(PathBuf, CacheKey)>, AppError> {
+    folder.is_dir().then(|| compile_cache(folder)).transpose()
 }
 
 /// The compile cache with the host's key.

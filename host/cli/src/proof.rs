@@ -116,6 +116,7 @@ pub(crate) async fn verify(context: &Context, args: &VerifyArgs) -> anyhow::Resu
         concurrency: args.concurrency.unwrap_or(VERIFY_CONCURRENCY),
         host: context.host_settings(&machine)?,
         trust: Trust::read(&context.folder()?).map_err(AppError::from)?,
+        data: Some(context.folder()?),
         ..VerifyRequest::new(&args.bundle)
     };
     let progress = Progress::new(context, args.quiet, "verified");

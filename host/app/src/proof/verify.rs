@@ -9,6 +9,7 @@ use super::signature::{self, Signature};
 use super::words::{self, statement};
 use super::{ProofError, archive, statistics};
 use crate::events::{Event, EventSink};
+use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings, SystemClock, host};
 use clawhost_bundle::{Bundle, EntryName};
 use clawhost_core::{Discrepancy, Llm, RunKind};
@@ -39,6 +40,9 @@ pub struct VerifyRequest {
     pub host: HostSettings,
     /// Whose signatures count.
     pub trust: Trust,
+    /// A data folder whose compiled code is used, if it exists: it is authenticated and named by the component's digest. `None`: everything is
+    /// compiled.
+    pub data: Option<PathBuf>,
 }
 
 impl VerifyRequest {
@@ -51,6 +55,7 @@ impl VerifyRequest {
             concurrency: VERIFY_CONCURRENCY,
             host: HostSettings::default(),
             trust: Trust::default(),
+            data: None,
         }
     }
 }
@@ -72,7 +77,7 @@ fn drawn_sample(request: &VerifyRequest) -> Result<Option<Sample>, AppError> {
     Ok(Some(Sample { episodes, seed }))
 }
 
-/// Verifies a bundle from the file alone: nothing is written, and no model is asked.
+/// Verifies a bundle from the file alone: nothing but compiled code is written, and no model is asked.
 ///
 /// # Errors
 /// The file is no bundle of this format and engine, exceeds a limit, or has an entry that is not what its name says. What was changed is no
@@ -88,7 +93,8 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     }
     let archive::Opened { claim, learned } = archive::open(&bundle)?;
     // Components of any kind may be in it.
-    let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, Path::new(""), None)?;
+    let cache = request.data.as_deref().map(existing_cache).transpose()?.flatten();
+    let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, Path::new(""), cache)?;
     let components = Components::load(&bundle, &host, &claim, events).await?;
     let runs: BTreeMap<_, _> = bases(&claim);
     let places = bundle.manifest().runs.iter().enumerate().map(|(place, run)| (run.id.clone(), place));

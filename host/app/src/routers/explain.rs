@@ -6,7 +6,7 @@ use super::request::RoutedRequest;
 use crate::events::EventSink;
 use crate::host::host;
 use crate::plugins::{open_router, plugin_spec};
-use crate::workspace::{compile_cache, has_cache};
+use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings};
 use clawhost_core::{Failure, RoutingPlugin};
 use clawhost_learn::router::{Explanation, Request, Router};
@@ -92,7 +92,7 @@ async fn loaded(
     events: &dyn EventSink,
 ) -> Result<RoutingPlugin, AppError> {
     let spec = plugin_spec(text)?;
-    let cache = if has_cache(data) { Some(compile_cache(data)?) } else { None };
+    let cache = existing_cache(data)?;
     // For a single plugin, no pool is reserved.
     let host = host(&HostSettings { on_demand: true, ..settings.clone() }, data, cache)?;
     let (router, _) = open_router(&host, &spec, events).await?;
