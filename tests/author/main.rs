@@ -17,6 +17,7 @@ mod cases;
 mod checks;
 mod dev;
 mod hand;
+mod languages;
 mod manifest;
 mod templates;
 

@@ -135,10 +135,10 @@ pub use mixing::MixtureError;
 pub use models::{
     MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,
 };
-pub use modules::{ComponentHost, ModuleError, Modules, Project, pin_of};
+pub use modules::{AdapterFiles, ComponentHost, ModuleError, Modules, Project, adapter_files, pin_of};
 pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
-pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial};
+pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial, is_interpreted};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use proof::{
     Proof, ProofError, ProveRequest, Proved, Sample, Signature, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest,
@@ -168,4 +168,4 @@ pub use stored::StoredEpisodes;
 pub use sweep::{RoundPlan, SweepPlan, Swept, SweptRun, plan_sweep, sweep};
 pub use tasks::{ListedSplit, ListedTask, TASKS_LISTED, TASKS_SEED, TaskListing, TasksRequest, list_tasks};
 pub use unpriced::limits_without_prices;
-pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, has_cache, time};
+pub use workspace::{STORE_BYTES, SystemClock, Workspace, WorkspaceSettings, default_folder, time};

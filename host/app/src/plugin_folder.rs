@@ -233,6 +233,16 @@ impl PluginFolder {
     }
 }
 
+/// Whether a text names a plugin's folder whose component carries an interpreter, by its manifest: it was built on this machine, by code of that
+/// folder, so that its larger component is expected.
+pub fn is_interpreted(text: &str) -> bool {
+    let path = text.split_once(['?', '#']).map_or(text, |(path, _)| path);
+    let folder = [text, path].into_iter().map(Path::new).find(|path| path.is_dir());
+    let plugin = folder.and_then(|folder| PluginFolder::open(folder).ok());
+    let language = plugin.and_then(|plugin| plugin.manifest.build.language);
+    language.is_some_and(clawhost_package::Language::has_interpreter)
+}
+
 /// A plugin that is tried out: a component, or a folder with what its manifest says where nothing else is said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {

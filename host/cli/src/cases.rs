@@ -15,7 +15,7 @@ const SHOWN: usize = 400;
 
 pub(crate) async fn run(context: &Context, args: &TestArgs) -> anyhow::Result<Exit> {
     let plugin = PluginFolder::open(here(args.folder.as_deref())).map_err(AppError::from)?;
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(&here(args.folder.as_deref()).to_string_lossy(), args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     crate::build::note_outdated(is_outdated(&plugin))?;
     let progress = Progress::new(context, false, "tested");

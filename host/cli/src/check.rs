@@ -13,7 +13,7 @@ use std::io::Write;
 const SHOWN: usize = 1000;
 
 pub(crate) async fn run(context: &Context, args: &CheckArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(args.plugin.as_deref().unwrap_or(HERE), args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let plugin = Trial::of(args.plugin.as_deref().unwrap_or(HERE), &args.reward)?;
     let outdated = plugin.folder.as_ref().and_then(is_outdated);

@@ -20,7 +20,7 @@ const SHOWN: usize = 1000;
 const TURNS: usize = 20;
 
 pub(crate) async fn run(context: &Context, args: &DevArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(&here(args.folder.as_deref()).to_string_lossy(), args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let progress = Progress::new(context, true, "tried");
     let bench = Bench::open(&folder, &host, &progress)?;

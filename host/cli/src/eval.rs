@@ -13,7 +13,8 @@ use std::io::Write as _;
 
 pub(crate) async fn run(context: &Context, arguments: &EvalArgs) -> anyhow::Result<Exit> {
     let described = arguments.spec.resolve()?;
-    let workspace = context.workspace(&arguments.machine)?;
+    let workspace =
+        context.workspace(&arguments.machine.with(described.spec.plugins().map(|plugin| plugin.path.as_str())))?;
     let progress = Progress::new(context, arguments.machine.quiet, "played");
     let work = cancel_on_signal(Stopping::Run);
     let evaluated = clawhost_app::evaluate(&workspace, described.spec, work.cancel(), &progress).await;

@@ -9,7 +9,7 @@ use clawhost_core::{counted, escaped};
 use std::io::Write as _;
 
 pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(&args.plugin, args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let progress = Progress::new(context, false, "inspected");
     let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?, &progress).await;

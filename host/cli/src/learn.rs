@@ -14,7 +14,8 @@ pub(crate) async fn run(context: &Context, arguments: &LearnArgs) -> anyhow::Res
         return Ok(Exit::Ok);
     }
     let described = arguments.spec.resolve()?;
-    let workspace = context.workspace(&arguments.machine)?;
+    let workspace =
+        context.workspace(&arguments.machine.with(described.spec.plugins().map(|plugin| plugin.path.as_str())))?;
     let progress = Progress::new(context, arguments.machine.quiet, LEARNED);
     if arguments.dry_run {
         let rehearsal = clawhost_app::rehearse(&workspace, described.spec, &progress).await;

@@ -125,7 +125,7 @@ fn turn(is_terminal: bool, turn: &Turn, next: &[Message]) {
 }
 
 pub(crate) async fn run(context: &Context, args: &PlayArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(args.plugin.as_deref().unwrap_or(HERE), args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let trial = Trial::of(args.plugin.as_deref().unwrap_or(HERE), &args.reward)?;
     crate::build::note_outdated(trial.folder.as_ref().and_then(is_outdated))?;

@@ -9,7 +9,8 @@ use crate::terminal::Progress;
 
 pub(crate) async fn run(context: &Context, arguments: &RunArgs) -> anyhow::Result<Exit> {
     let described = arguments.spec.resolve()?;
-    let workspace = context.workspace(&arguments.machine)?;
+    let workspace =
+        context.workspace(&arguments.machine.with(described.spec.plugins().map(|plugin| plugin.path.as_str())))?;
     let progress = Progress::new(context, arguments.machine.quiet, "played");
     let work = cancel_on_signal(Stopping::Run);
     let start = arguments.resume.start();

@@ -104,7 +104,8 @@ async fn compare(context: &Context, args: &ScoreArgs, against: &str) -> anyhow::
     };
     // The data folder must exist: scoring needs recorded episodes.
     context.reader()?;
-    let workspace = context.workspace(&args.machine)?;
+    let workspace =
+        context.workspace(&args.machine.with(args.reward.iter().chain(&args.against).map(String::as_str)))?;
     let progress = Progress::new(context, args.machine.quiet, "judged");
     request.scoring.runs = close(&workspace, &request.scoring.runs, &progress).await?;
     let signals = cancel_on_signal(Stopping::Scoring);
@@ -133,7 +134,8 @@ async fn judge(context: &Context, args: &ScoreArgs) -> anyhow::Result<Exit> {
     let mut request = args.request()?;
     // The data folder must exist: scoring needs recorded episodes.
     context.reader()?;
-    let workspace = context.workspace(&args.machine)?;
+    let workspace =
+        context.workspace(&args.machine.with(args.reward.iter().chain(&args.against).map(String::as_str)))?;
     let progress = Progress::new(context, args.machine.quiet, "judged");
     request.runs = close(&workspace, &request.runs, &progress).await?;
     let signals = cancel_on_signal(Stopping::Scoring);

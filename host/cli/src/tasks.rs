@@ -15,7 +15,7 @@ use std::io::Write;
 const SHOWN: usize = 100;
 
 pub(crate) async fn run(context: &Context, args: &TasksArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs { allow_interpreters: args.allow_interpreters, ..MachineArgs::default() };
+    let machine = MachineArgs::trying(&args.plugin, args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let request = TasksRequest {
         plugin: plugin_spec(&args.plugin)?,

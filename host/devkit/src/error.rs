@@ -26,12 +26,14 @@ pub enum DevkitError {
         name: String,
     },
     /// A language without this template.
-    #[error("there is no template `{template}` in {language}; it is there in rust")]
+    #[error("there is no template `{template}` in {language}; it is there in {}", listed(others))]
     NoTemplate {
         /// The template.
         template: &'static str,
         /// The language.
         language: Language,
+        /// The languages in which it is there.
+        others: Vec<Language>,
     },
     /// The SDK of a new plugin is not there.
     #[error("{folder}: there is no SDK; it is the folder `sdk` of a checkout of clawhost")]
@@ -75,12 +77,6 @@ pub enum DevkitError {
         /// What a quiet build said last, a line each. Empty: it was passed on.
         messages: String,
     },
-    /// A language whose build is not built in.
-    #[error("plugins in {language} are built by a command of their own: name it in claw.toml, as `command` of [build]")]
-    NoBuild {
-        /// The language.
-        language: Language,
-    },
     /// Sources cannot be watched.
     #[error("the sources in {folder} cannot be watched: {why}")]
     Watch {
@@ -105,6 +101,11 @@ pub enum DevkitError {
         /// What is wrong, and where.
         why: String,
     },
+}
+
+/// Names of languages.
+fn listed(languages: &[Language]) -> String {
+    languages.iter().map(|language| language.name()).collect::<Vec<_>>().join(", ")
 }
 
 impl From<clawhost_registry::RegistryError> for DevkitError {

@@ -16,6 +16,7 @@ mod machine;
 mod modules;
 mod oracle;
 mod scaffold;
+mod template;
 mod toolchain;
 mod write;
 
@@ -35,4 +36,5 @@ pub use modules::{
 pub const TURNS: u32 = 64;
 
 pub use hand::{Hand, HandRequest, play_by_hand};
-pub use scaffold::{Created, NewPlugin, Sdk, TRACK, Template, create, own_sdk};
+pub use scaffold::{Created, NewPlugin, Sdk, TRACK, create, own_sdk};
+pub use template::Template;

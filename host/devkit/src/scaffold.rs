@@ -1,65 +1,14 @@
 //! New plugins: a folder with sources, tests and a manifest, which builds and passes its tests.
 
 use crate::DevkitError;
-use clawhost_package::{Kind, Language, PluginName};
+use crate::template::{Template, common, sources};
+use clawhost_package::{Language, PluginName};
 use serde::Serialize;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The track of the WIT that new plugins are built against.
 pub const TRACK: &str = "0.1";
-
-/// What a new plugin begins as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Template {
-    /// An environment of text, with a reward beside it.
-    Environment,
-    /// An environment with tools, tasks and artefacts, with a reward beside it.
-    EnvironmentTools,
-    /// A reward that compares with a reference.
-    Reward,
-    /// A reward that asks a model.
-    RewardJudge,
-    /// A reflector.
-    Reflector,
-}
-
-impl Template {
-    /// All templates.
-    pub const ALL: [Self; 5] =
-        [Self::Environment, Self::EnvironmentTools, Self::Reward, Self::RewardJudge, Self::Reflector];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Environment => "environment",
-            Self::EnvironmentTools => "environment-tools",
-            Self::Reward => "reward",
-            Self::RewardJudge => "reward-judge",
-            Self::Reflector => "reflector",
-        }
-    }
-
-    /// The kind of plugin.
-    pub const fn kind(self) -> Kind {
-        match self {
-            Self::Environment | Self::EnvironmentTools => Kind::Environment,
-            Self::Reward | Self::RewardJudge => Kind::Reward,
-            Self::Reflector => Kind::Reflector,
-        }
-    }
-
-    /// One line for people.
-    const fn summary(self) -> &'static str {
-        match self {
-            Self::Environment => "how many steps does a tower have?",
-            Self::EnvironmentTools => "pack what an order asks for, with tools",
-            Self::Reward => "1 if the last answer is the reference",
-            Self::RewardJudge => "what a model thinks of the last answer, from 0 to 1",
-            Self::Reflector => "proposes lessons from what the environment says at the end",
-        }
-    }
-}
 
 /// Where the SDK of a new plugin comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,76 +64,56 @@ pub struct Created {
     pub is_repository: bool,
 }
 
-/// A file of a template: its path in the new folder, and its text, in which words such as `{{name}}` are replaced.
-type TemplateFile = (&'static str, &'static str);
-
-/// The files of a template of a language, by their paths in the new folder.
-macro_rules! files {
-    ($folder:literal: $($path:literal),+ $(,)?) => {
-        &[$(($path, include_str!(concat!("../templates/", $folder, "/", $path)))),+]
-    };
-}
-
-/// The files that have a template's own sources. `None`: there is no such template in this language.
-fn sources(template: Template, language: Language) -> Option<&'static [TemplateFile]> {
-    Some(match (language, template) {
-        (Language::Rust, Template::Environment) => files!("rust/environment":
-            "Cargo.toml", "claw.toml", "src/lib.rs", "tests/answers.toml",
-            "reward/Cargo.toml", "reward/claw.toml", "reward/src/lib.rs"),
-        (Language::Rust, Template::EnvironmentTools) => files!("rust/environment-tools":
-            "Cargo.toml", "claw.toml", "rules.txt", "src/lib.rs", "tests/orders.toml",
-            "reward/Cargo.toml", "reward/claw.toml", "reward/src/lib.rs"),
-        (Language::Rust, Template::Reward) => files!("rust/reward":
-            "Cargo.toml", "claw.toml", "src/lib.rs", "tests/answers.toml"),
-        (Language::Rust, Template::RewardJudge) => files!("rust/reward-judge":
-            "Cargo.toml", "claw.toml", "src/lib.rs", "tests/marks.toml"),
-        (Language::Rust, Template::Reflector) => files!("rust/reflector":
-            "Cargo.toml", "claw.toml", "src/lib.rs", "tests/lessons.toml"),
-        _ => return None,
-    })
-}
-
-/// The files that all templates have.
-fn common(kind: Kind) -> [TemplateFile; 4] {
-    let readme = match kind {
-        Kind::Environment => include_str!("../templates/common/README.environment.md"),
-        _ => include_str!("../templates/common/README.plugin.md"),
-    };
-    [
-        ("README.md", readme),
-        ("AGENTS.md", include_str!("../templates/common/AGENTS.md")),
-        (".gitignore", include_str!("../templates/common/gitignore")),
-        (".github/workflows/plugin.yml", include_str!("../templates/common/ci.yml")),
-    ]
-}
-
-/// Types of the SDK and of Rust that a template uses: a type of the plugin has another name.
-const TAKEN_TYPES: [&str; 26] = [
+/// Types of the SDKs and of the languages that templates use: a type of the plugin has another name.
+const TAKEN_TYPES: [&str; 49] = [
     "Action",
+    "Array",
     "Context",
+    "Continue",
+    "Done",
     "Entry",
     "Environment",
     "Episode",
     "Error",
+    "Exception",
+    "Failed",
     "Fruit",
+    "Fruits",
     "Group",
     "MessageEnvironment",
+    "ModelError",
     "Next",
+    "None",
+    "NotApplicable",
+    "Number",
+    "Object",
     "Opening",
     "Option",
     "Params",
     "Playbook",
+    "PluginError",
+    "Promise",
     "Proposal",
+    "Proxy",
     "Random",
     "Reads",
     "Reflector",
     "Result",
     "Reward",
+    "Scored",
     "Self",
+    "Set",
     "Signals",
     "Source",
     "Status",
+    "Step",
+    "Stop",
     "String",
+    "Symbol",
+    "Task",
+    "Tool",
+    "ToolSpec",
+    "Vec",
     "Verdict",
 ];
 /// Names that cargo or Rust have for something else.
@@ -194,7 +123,7 @@ const TAKEN_NAMES: [&str; 12] =
 /// The type of a plugin.
 fn type_name(name: &PluginName) -> String {
     let own = name.as_type();
-    match TAKEN_TYPES.contains(&own.as_str()) || ["Step", "Task", "ToolSpec", "Vec"].contains(&own.as_str()) {
+    match TAKEN_TYPES.contains(&own.as_str()) {
         true => format!("My{own}"),
         false => own,
     }
@@ -207,6 +136,7 @@ fn filled(text: &str, new: &NewPlugin) -> String {
         ("{{type}}", type_name(&new.name)),
         ("{{kind}}", new.template.kind().to_string()),
         ("{{summary}}", new.template.summary().to_owned()),
+        ("{{language}}", new.language.to_string()),
         ("{{track}}", TRACK.to_owned()),
         ("{{sdk}}", new.sdk.for_cargo()),
     ];
@@ -223,12 +153,15 @@ pub fn create(new: &NewPlugin) -> Result<Created, DevkitError> {
     let unwritable =
         |error: std::io::Error| DevkitError::Unwritable { path: folder.display().to_string(), why: error.to_string() };
     let Some(own) = sources(new.template, new.language) else {
-        return Err(DevkitError::NoTemplate { template: new.template.name(), language: new.language });
+        let others = Language::ALL.into_iter().filter(|other| sources(new.template, *other).is_some()).collect();
+        return Err(DevkitError::NoTemplate { template: new.template.name(), language: new.language, others });
     };
     if TAKEN_NAMES.contains(&new.name.as_str()) {
         return Err(DevkitError::TakenName { name: new.name.to_string() });
     }
+    // The other languages have theirs in this program.
     if let Sdk::Folder(sdk) = &new.sdk
+        && new.language == Language::Rust
         && !sdk.join("rust/Cargo.toml").exists()
     {
         return Err(DevkitError::NoSdk { folder: sdk.display().to_string() });
@@ -238,7 +171,7 @@ pub fn create(new: &NewPlugin) -> Result<Created, DevkitError> {
         return Err(DevkitError::Taken { folder: folder.display().to_string() });
     }
     let mut texts = Vec::new();
-    for (path, text) in own.iter().copied().chain(common(new.template.kind())) {
+    for (path, text) in own.into_iter().chain(common(new.template, new.language)) {
         texts.push((path, filled(text, new)));
     }
     if folder.exists() {
@@ -302,16 +235,22 @@ mod tests {
         NewPlugin { template, name, language: Language::Rust, folder, sdk: own_sdk() }
     }
 
+    /// Every template in every language that has it.
+    fn all() -> impl Iterator<Item = (Template, Language)> {
+        let pairs = Template::ALL.into_iter().flat_map(|template| Language::ALL.map(|language| (template, language)));
+        pairs.filter(|(template, language)| sources(*template, *language).is_some())
+    }
+
     #[test]
     fn every_template_is_complete_and_its_manifest_is_valid() {
-        for template in Template::ALL {
+        for (template, language) in all() {
             let place = tempfile::tempdir().unwrap();
             let folder = place.path().join("deep/my-tower");
-            let created = create(&new(template, folder.clone())).unwrap();
+            let created = create(&NewPlugin { language, ..new(template, folder.clone()) }).unwrap();
             assert!(created.is_repository || !git(place.path()), "{template:?}");
             for file in &created.files {
                 let text = std::fs::read_to_string(folder.join(file)).unwrap();
-                for word in ["name", "type", "kind", "summary", "track", "sdk"] {
+                for word in ["name", "type", "kind", "summary", "track", "sdk", "language"] {
                     assert!(!text.contains(&format!("{{{{{word}}}}}")), "{template:?}, {file}: {text}");
                 }
                 if file.ends_with(MANIFEST_FILE) {
@@ -320,7 +259,8 @@ mod tests {
                 }
             }
             let manifest = std::fs::read_to_string(folder.join(MANIFEST_FILE)).unwrap();
-            assert_eq!(Manifest::parse(&manifest).unwrap().plugin.kind, template.kind());
+            let manifest = Manifest::parse(&manifest).unwrap();
+            assert_eq!((manifest.plugin.kind, manifest.build.language), (template.kind(), Some(language)));
             let left: Vec<_> = std::fs::read_dir(place.path().join("deep")).unwrap().flatten().collect();
             assert_eq!(left.len(), 1, "nothing lies beside the folder");
         }
@@ -328,13 +268,20 @@ mod tests {
 
     #[test]
     fn an_author_of_an_environment_begins_with_25_lines_at_most() {
-        let (_, text) = sources(Template::Environment, Language::Rust)
-            .unwrap()
-            .iter()
-            .find(|(path, _)| *path == "src/lib.rs")
-            .unwrap();
-        let own = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
-        assert!(own.count() <= 25);
+        for language in Language::ALL {
+            let files = sources(Template::Environment, language).unwrap();
+            let (path, text) = files.into_iter().find(|(path, _)| path.starts_with("src/")).unwrap();
+            let own = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+            assert!(own.count() <= 25, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_a_language_lacks_is_named_with_those_that_have_it() {
+        let place = tempfile::tempdir().unwrap();
+        let lacking = NewPlugin { language: Language::C, ..new(Template::Reflector, place.path().join("x")) };
+        let error = create(&lacking).unwrap_err().to_string();
+        assert!(error.contains("no template `reflector` in c; it is there in rust, python, js"), "{error}");
     }
 
     #[test]

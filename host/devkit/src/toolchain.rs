@@ -1,5 +1,7 @@
 //! Checks of the toolchains that build plugins, in Rust and in other languages.
 
+use crate::build::c;
+use crate::build::compiler::{Compiler, JAVASCRIPT, PYTHON};
 use crate::doctor::Finding;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,9 +26,9 @@ pub(crate) fn has_std(sysroot: &Path, target: &str) -> bool {
 }
 
 /// The linker that creates components. It ships with Rust, outside of the path.
-fn component_linker(sysroot: &Path) -> bool {
+pub(crate) fn component_linkers(sysroot: &Path) -> impl Iterator<Item = PathBuf> {
     let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
-    hosts.map(|host| host.path().join("bin/wasm-component-ld")).any(|path| path.exists())
+    hosts.map(|host| host.path().join("bin/wasm-component-ld")).filter(|path| path.exists())
 }
 
 /// How to install the standard library of a target. Rust packages of Linux distributions have no `rustup`.
@@ -76,7 +78,7 @@ fn from_rustc() -> Vec<Finding> {
         let (says, costs) = (format!("{TARGET} is not installed"), "no plugins can be built in Rust");
         Finding::missing("wasm target", says, costs, target_remedy(TARGET))
     });
-    findings.push(if component_linker(&sysroot) {
+    findings.push(if component_linkers(&sysroot).next().is_some() {
         Finding::good("linker", "wasm-component-ld ships with this Rust")
     } else {
         let costs = "what is built is a core module, not a component";
@@ -94,20 +96,28 @@ fn from_rustc() -> Vec<Finding> {
 }
 
 pub(crate) fn other_languages() -> Vec<Finding> {
-    vec![
-        language("python", "componentize-py", "plugins in Python", "pip install componentize-py==0.25.1"),
-        language("javascript", "componentize-qjs", "plugins in JavaScript", "npm install -g componentize-qjs@0.4.5"),
-        language("c", "clang", "plugins in C", "install clang, lld and wasi-libc with your system's package manager"),
-    ]
+    vec![interpreted("python", &PYTHON), interpreted("javascript", &JAVASCRIPT), of_c()]
 }
 
-fn language(topic: &str, program: &str, what: &str, remedy: &str) -> Finding {
-    // Not every tool supports `--version`.
-    match says(program, &["--version"]).or_else(|| says(program, &["--help"]).map(|_| String::new())) {
-        Some(version) => Finding::good(topic, if version.is_empty() { program.to_owned() } else { version }),
-        None => {
-            Finding::missing(topic, format!("no {program} on the path"), &format!("no {what} can be built"), remedy)
-        }
+/// A compiler that the first build gets, if it is missing.
+fn interpreted(topic: &str, compiler: &Compiler) -> Finding {
+    match compiler.find(None) {
+        Some(program) => Finding::good(topic, program.display().to_string()),
+        None => Finding::missing(
+            topic,
+            format!("no {} on the path", compiler.program),
+            &format!("the first build of a plugin in {} gets it", compiler.language),
+            compiler.get,
+        ),
+    }
+}
+
+fn of_c() -> Finding {
+    const COSTS: &str = "no plugins in C can be built";
+    match (c::compiler(), c::has_libc()) {
+        (Some(compiler), true) => Finding::good("c", format!("{compiler} and wasi-libc")),
+        (None, _) => Finding::missing("c", "no clang on the path", COSTS, c::GET),
+        (_, false) => Finding::missing("c", "clang, but no wasi-libc", COSTS, c::GET),
     }
 }
 
@@ -118,11 +128,12 @@ mod tests {
 
     #[test]
     fn a_missing_tool_is_reported_with_a_remedy() {
-        let absent = language("nonsense", "no-such-program-4711", "plugins in nonsense", "write one");
+        let nowhere =
+            Compiler { program: "no-such-program-4711", variable: "NO_SUCH_PROGRAM_4711", get: "write one", ..PYTHON };
+        let absent = interpreted("nonsense", &nowhere);
         assert_eq!(absent.state, State::Missing);
-        assert_eq!(absent.costs.as_deref(), Some("no plugins in nonsense can be built"));
+        assert_eq!(absent.says, "no no-such-program-4711 on the path");
         assert_eq!(absent.remedy.as_deref(), Some("write one"));
-        assert!(!has_std(Path::new("/nowhere"), TARGET) && !component_linker(Path::new("/nowhere")));
-        assert_eq!(language("rust", "rustc", "", "").state, State::Good);
+        assert!(!has_std(Path::new("/nowhere"), TARGET) && component_linkers(Path::new("/nowhere")).next().is_none());
     }
 }

@@ -19,6 +19,9 @@ pub enum Language {
 }
 
 impl Language {
+    /// All languages.
+    pub const ALL: [Self; 4] = [Self::Rust, Self::Python, Self::Js, Self::C];
+
     /// Its name, as in `claw.toml`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,13 +32,17 @@ impl Language {
         }
     }
 
+    /// Whether its components carry an interpreter.
+    pub const fn has_interpreter(self) -> bool {
+        matches!(self, Self::Python | Self::Js)
+    }
+
     /// What its sources are: files and folders beside the manifest, whose change means that the plugin is built again.
     pub const fn sources(self) -> &'static [&'static str] {
         match self {
             // Not Cargo.lock: a build writes it.
             Self::Rust => &["src", "Cargo.toml"],
-            Self::Python => &["src", "app.py"],
-            Self::Js | Self::C => &["src"],
+            Self::Python | Self::Js | Self::C => &["src"],
         }
     }
 }

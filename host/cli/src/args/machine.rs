@@ -46,6 +46,19 @@ pub(crate) struct MachineArgs {
     pub(crate) quiet: bool,
 }
 
+impl MachineArgs {
+    /// The options of a command that tries a plugin: the folder of one that carries an interpreter is allowed to.
+    pub(crate) fn trying(plugin: &str, allow_interpreters: bool) -> Self {
+        Self { allow_interpreters, ..Self::default() }.with(Some(plugin))
+    }
+
+    /// The same options for these plugins.
+    pub(crate) fn with<'p>(&self, plugins: impl IntoIterator<Item = &'p str>) -> Self {
+        let is_allowed = self.allow_interpreters || plugins.into_iter().any(clawhost_app::is_interpreted);
+        Self { allow_interpreters: is_allowed, ..self.clone() }
+    }
+}
+
 fn store_limit_help() -> String {
     let mib = STORE_BYTES >> 20;
     format!("Largest size of the database, in MiB; reaching it ends the run as a full disk would [default: {mib}]")

@@ -1,6 +1,10 @@
 //! Builds plugins: from the folder of an author to a component. A build runs code of the plugin's folder on this machine, as compilers do:
 //! its build scripts, its macros, its own command. Only what was built runs in the sandbox.
 
+pub(crate) mod c;
+pub(crate) mod compiler;
+mod embedded;
+mod interpreted;
 mod rust;
 mod shared;
 
@@ -72,7 +76,9 @@ fn build_one(plugin: &PluginFolder, options: &BuildOptions) -> Result<Built, Dev
             plugin.inside(component)?
         }
         (_, Some(Language::Rust), _) => rust::build(plugin, options)?,
-        (_, Some(language), _) => return Err(DevkitError::NoBuild { language }),
+        (_, Some(Language::Python), _) => interpreted::python(plugin, options)?,
+        (_, Some(Language::Js), _) => interpreted::javascript(plugin, options)?,
+        (_, Some(Language::C), _) => c::build(plugin, options)?,
         // A component that is made elsewhere.
         (_, None, Some(component)) => plugin.inside(component)?,
         // A manifest names one of these.

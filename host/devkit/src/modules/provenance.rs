@@ -1,5 +1,7 @@
 //! Where a component comes from: the commit of its sources, and the tools that built it (SLSA provenance, version 1).
 
+use crate::build::c;
+use crate::build::compiler::{JAVASCRIPT, PYTHON};
 use crate::toolchain::says;
 use clawhost_app::PluginFolder;
 use serde_json::{Value, json};
@@ -45,6 +47,10 @@ pub(super) fn provenance(plugin: &PluginFolder) -> Value {
     let language = plugin.manifest().build.language.map(|language| language.to_string());
     let compiler = match language.as_deref() {
         Some("rust") => says("rustc", &["--version"]),
+        Some("python") => PYTHON.find(None).and_then(|program| says(&program.display().to_string(), &["--version"])),
+        // It has no version to ask for: the pinned one, unless a person got another.
+        Some("js") => Some(JAVASCRIPT.get.rsplit(' ').next().unwrap_or_default().to_owned()),
+        Some("c") => c::compiler().and_then(|program| says(&program, &["--version"])),
         _ => None,
     };
     let sources = commit.map(|commit| {
