@@ -157,7 +157,7 @@ bool exports_clawhost_reward_reward_check(exports_clawhost_reward_reward_attribu
     return true;
 }
 
-static void tell(claw_verdict verdict, wit_verdict *ret) {
+static void write_verdict(claw_verdict verdict, wit_verdict *ret) {
     memset(ret, 0, sizeof *ret);
     if (verdict.kind == CLAW_SCORED) {
         ret->tag = EXPORTS_CLAWHOST_REWARD_REWARD_VERDICT_SCORED;
@@ -184,7 +184,7 @@ bool exports_clawhost_reward_reward_score(exports_clawhost_reward_reward_context
     for (uint32_t index = 0; index < ret->len; index++) {
         clawhost_episode_view_own_episode_view_t view = clawhost_episode_view_method_group_episode(episodes, index);
         claw_episode episode = {clawhost_episode_view_borrow_episode_view(view)};
-        tell(claw_score(&episode), &ret->ptr[index]);
+        write_verdict(claw_score(&episode), &ret->ptr[index]);
         clawhost_episode_view_episode_view_drop_own(view);
         claw_scratch_free();
     }

@@ -2,7 +2,7 @@
 
 import Plugin from "./plugin.js";
 import { Environment, MessageEnvironment, Opening, Step } from "clawhost/environment.js";
-import { about, Context, message, taskFor, taskOf, textOf, told } from "clawhost/values.js";
+import { about, Context, message, taskFor, taskOf, textOf, answering } from "clawhost/values.js";
 
 /** An environment of text, as one of messages. */
 class OfText extends MessageEnvironment {
@@ -49,7 +49,7 @@ class Episode {
 
     static start(params) {
         const inner = new Own();
-        const opening = told(() => inner.start(paramsOf(params)), error("other"));
+        const opening = answering(() => inner.start(paramsOf(params)), error("other"));
         const tools = opening.tools.map(({ name, description, schema }) => ({
             name,
             description,
@@ -66,7 +66,7 @@ class Episode {
             throw { tag: "unsupported", val: "this environment has no snapshots" };
         }
         const inner = new Own();
-        told(() => inner.restore(paramsOf(params), state), error("invalid-snapshot"));
+        answering(() => inner.restore(paramsOf(params), state), error("invalid-snapshot"));
         return new Episode(inner);
     }
 
@@ -74,14 +74,14 @@ class Episode {
         if (!Own.snapshots) {
             throw { tag: "unsupported", val: "this environment has no snapshots" };
         }
-        return told(() => this.inner.snapshot(), error("other"));
+        return answering(() => this.inner.snapshot(), error("other"));
     }
 
     step(action) {
         const toolCalls = action.message.toolCalls.map(({ id, name, arguments: text }) => ({ id, name, arguments: JSON.parse(text) }));
         const taken = { text: textOf(action.message), toolCalls, refused: action.toolResults };
         let signals = {};
-        const step = told(
+        const step = answering(
             () => this.inner.step(taken, signals),
             (error) => {
                 signals.invalid_action = 1;
@@ -102,11 +102,11 @@ export const environment = {
     },
 
     check(options) {
-        told(() => void Own.check(new Context(0, options)), error("invalid-option"));
+        answering(() => void Own.check(new Context(0, options)), error("invalid-option"));
     },
 
     tasks(context, split, offset, limit) {
         const chosen = new Context(context.seed, context.options);
-        return told(() => Own.tasks(chosen, split, offset, limit).map(taskFor), error("other"));
+        return answering(() => Own.tasks(chosen, split, offset, limit).map(taskFor), error("other"));
     },
 };

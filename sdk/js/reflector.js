@@ -4,7 +4,7 @@ import Plugin from "./plugin.js";
 import { reading } from "clawhost/episode.js";
 import { ModelError } from "clawhost/error.js";
 import { Reflector } from "clawhost/reflector.js";
-import { about, Context, told } from "clawhost/values.js";
+import { about, Context, answering } from "clawhost/values.js";
 
 if (!(Plugin?.prototype instanceof Reflector)) {
     throw new Error("the default export of src/plugin.js must be a class that extends Reflector");
@@ -24,7 +24,7 @@ export const reflector = {
     },
 
     check(options) {
-        told(
+        answering(
             () => void Plugin.check(new Context(0, options)),
             (error) => {
                 throw { tag: "invalid-option", val: error.message };
@@ -34,7 +34,7 @@ export const reflector = {
 
     reflect(context, playbook, group) {
         const chosen = new Context(context.seed, context.options);
-        return told(
+        return answering(
             () => reading(group, (episodes) => new Plugin().reflect(episodes, playbookOf(playbook), chosen)),
             (error) => {
                 throw { tag: error instanceof ModelError ? "model" : "other", val: error.message };

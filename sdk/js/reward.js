@@ -3,7 +3,7 @@
 import Plugin from "./plugin.js";
 import { reading } from "clawhost/episode.js";
 import { Reward } from "clawhost/reward.js";
-import { about, Context, told } from "clawhost/values.js";
+import { about, Context, answering } from "clawhost/values.js";
 
 if (!(Plugin?.prototype instanceof Reward)) {
     throw new Error("the default export of src/plugin.js must be a class that extends Reward");
@@ -21,11 +21,11 @@ export const reward = {
     },
 
     check(options) {
-        told(() => void Plugin.check(new Context(0, options)), error("invalid-option"));
+        answering(() => void Plugin.check(new Context(0, options)), error("invalid-option"));
     },
 
     score(context, group) {
         const chosen = new Context(context.seed, context.options);
-        return told(() => reading(group, (episodes) => new Plugin().scoreGroup(episodes, chosen)), error("other"));
+        return answering(() => reading(group, (episodes) => new Plugin().scoreGroup(episodes, chosen)), error("other"));
     },
 };

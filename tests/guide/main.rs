@@ -161,6 +161,11 @@ fn carry_out(page: &'static str, test: &str) {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_clawhost"));
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(&root, folder.path().join("clawhost")).unwrap();
+    // Libraries that the plugins of both pages need are compiled once.
+    let shared = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugin-builds");
+    std::fs::create_dir_all(&shared).unwrap();
+    std::fs::create_dir_all(folder.path().join("data")).unwrap();
+    std::os::unix::fs::symlink(shared, folder.path().join("data/build")).unwrap();
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
     let place = Place { page, folder, path };
     for block in &blocks {

@@ -161,7 +161,7 @@ fn datasets_of_reasoning_gym_ask_and_score_as_the_library_does() {
     let compare = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/reasoning-gym/compare.py");
     let mut command = Command::new(python);
     command.arg(compare).arg(env!("CARGO_BIN_EXE_clawhost")).arg(&components).arg(bench.0.path());
-    let output = command.args(["--tasks", "3", "small"]).stdin(Stdio::null()).output().unwrap();
+    let output = command.args(["small", "--tasks", "3"]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     // Three datasets, each with three tasks and ten answers to each.

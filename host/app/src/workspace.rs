@@ -313,9 +313,10 @@ pub(crate) fn hold_folder(folder: &Path, mode: LeaseMode) -> Result<Box<dyn Leas
     Ok(held.ok_or_else(|| RequestError::FolderBusy { folder: folder.display().to_string(), what })?)
 }
 
-/// The compile cache of a data folder that exists. `None`: there is no such folder, and none is made to look at a plugin.
+/// The compile cache of a data folder that is in use. `None`: there is no such folder, or nothing is in it, and looking at a plugin makes none.
 pub(crate) fn existing_cache(folder: &Path) -> Result<Option<(PathBuf, CacheKey)>, AppError> {
-    folder.is_dir().then(|| compile_cache(folder)).transpose()
+    let is_used = std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    is_used.then(|| compile_cache(folder)).transpose()
 }
 
 /// The compile cache with the host's key.

@@ -4,15 +4,15 @@ import kv from "clawhost:kv/kv@0.1.0";
 import { PluginError } from "./error.js";
 
 /** The value as bytes, or `null`. */
-export const get = (key) => told(() => kv.get(key) ?? null);
+export const get = (key) => asking(() => kv.get(key) ?? null);
 /** Stores bytes. */
-export const set = (key, value) => told(() => kv.set(key, value));
+export const set = (key, value) => asking(() => kv.set(key, value));
 /** Removes a value; says whether there was one. */
-export const remove = (key) => told(() => kv.delete(key));
+export const remove = (key) => asking(() => kv.delete(key));
 /** Keys that begin with `prefix`, in byte order. */
-export const keys = (prefix, limit = 1000) => told(() => kv.keys(prefix, limit));
+export const keys = (prefix, limit = 1000) => asking(() => kv.keys(prefix, limit));
 
-function told(work) {
+function asking(work) {
     try {
         return work();
     } catch (error) {

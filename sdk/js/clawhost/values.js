@@ -67,13 +67,13 @@ export function about(plugin, features, extra) {
     return { name, version, summary, features, options, extra: [ABOUT_SDK, ...extra] };
 }
 
-/** Answers the host. A `PluginError` becomes the error that `answer` makes of it; any other exception is a bug, which is logged. */
-export function told(work, answer) {
+/** Answers a call of the host. A `PluginError` becomes what `refuse` makes of it; any other exception is a bug, which is logged. */
+export function answering(work, refuse) {
     try {
         return work();
     } catch (error) {
         if (error instanceof PluginError) {
-            return answer(error);
+            return refuse(error);
         }
         bug(error);
         throw error;

@@ -86,7 +86,7 @@ pub(crate) struct NewArgs {
 }
 
 const BUILD_HELP: &str = "A build runs code of the folder on this machine, as every build does: build scripts, macros, the command of claw.toml. It adds \
-the WebAssembly target with rustup if it is missing. What was built runs in the sandbox only (test, check, play, run).";
+the WebAssembly target with rustup if it is missing, and gets the compiler of Python or JavaScript with pip or npm. What was built runs in the sandbox only (test, check, play, run).";
 
 #[derive(Debug, Args)]
 #[command(after_help = BUILD_HELP)]

@@ -1,5 +1,6 @@
 //! Adds a module to a project: pulls it, checks it again, says what it may do and what changes, and pins it.
 
+use super::difference::asked;
 use super::{CHECK_STATEMENT, Difference};
 use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
 use clawhost_app::{Bench, Trial, pin_of};
@@ -155,16 +156,13 @@ pub async fn add(
         }
         _ => None,
     };
-    let grants = outline.as_ref().and_then(|outline| outline.manifest.as_ref()).map(|manifest| manifest.grants.clone());
-    let grants = grants.unwrap_or_default();
-    let notes = grants.kv.then(|| "kv".to_owned());
     Ok(AddReport {
         registry: pin.registry,
         manifest: pin.manifest,
         content: pin.content,
         bytes: pin.bytes,
+        asks: outline.as_ref().map(asked).unwrap_or_default().into_iter().collect(),
         imports: outline.map(|outline| outline.imports).unwrap_or_default(),
-        asks: notes.into_iter().chain(grants.llm.into_iter().map(|alias| format!("llm:{alias}"))).collect(),
         claim: claim(&pulled, &keys),
         signer: pulled.found.signer,
         state: pulled.found.state,

@@ -28,7 +28,7 @@ pub struct Difference {
 }
 
 /// What the manifest of a component asks for.
-fn asked(outline: &ComponentOutline) -> BTreeSet<String> {
+pub(super) fn asked(outline: &ComponentOutline) -> BTreeSet<String> {
     let grants = outline.manifest.as_ref().map(|manifest| manifest.grants.clone()).unwrap_or_default();
     let notes = grants.kv.then(|| "kv".to_owned());
     notes.into_iter().chain(grants.llm.into_iter().map(|alias| format!("llm:{alias}"))).collect()
