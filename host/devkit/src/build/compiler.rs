@@ -59,9 +59,9 @@ impl Compiler {
     /// The program: the one that its variable names, the one on the path, or the one that an earlier build got.
     pub(crate) fn find(&self, shared: Option<&Path>) -> Option<PathBuf> {
         if let Some(named) = std::env::var_os(self.variable) {
-            return Some(PathBuf::from(named)).filter(|program| works(program));
+            return Some(from_here(PathBuf::from(named))).filter(|program| works(program));
         }
-        let own = shared.map(|folder| self.folder(folder).join(self.inside));
+        let own = shared.map(|folder| from_here(self.place(folder).join(self.inside)));
         std::iter::once(PathBuf::from(self.program)).chain(own).find(|program| works(program))
     }
 
@@ -80,14 +80,13 @@ impl Compiler {
             return Err(missing(format!("{} names {}, which does not run", self.variable, named.display())));
         }
         let Some(shared) = options.shared.as_deref() else { return Err(missing(by_hand)) };
-        let folder = self.folder(shared);
-        // One build gets it, and others wait.
-        let _lock = Shared::lock(folder.clone())?;
+        // One build gets it, and others wait. The lock lies outside of what a step clears.
+        let _lock = Shared::lock(shared.join(self.language.name()))?;
         if let Some(found) = self.find(Some(shared)) {
             return Ok(found);
         }
         for step in self.steps {
-            let place = folder.display().to_string();
+            let place = self.place(shared).display().to_string();
             let mut words = step.iter().map(|word| word.replace("FOLDER", &place));
             let mut command = Command::new(words.next().unwrap_or_default());
             let done = run(command.args(words), options);
@@ -99,8 +98,17 @@ impl Compiler {
         self.find(Some(shared)).ok_or_else(|| missing(by_hand))
     }
 
-    fn folder(&self, shared: &Path) -> PathBuf {
-        shared.join(self.language.name())
+    /// Where a build puts it.
+    fn place(&self, shared: &Path) -> PathBuf {
+        shared.join(self.language.name()).join("compiler")
+    }
+}
+
+/// The path of a program that is run in another folder. A bare name is looked for on the path of programs.
+fn from_here(program: PathBuf) -> PathBuf {
+    match program.components().count() {
+        1 => program,
+        _ => std::path::absolute(&program).unwrap_or(program),
     }
 }
 
@@ -129,5 +137,12 @@ mod tests {
         assert!(error.contains("no-such-program-4711 failed") && error.contains(absent.get), "{error}");
         let error = absent.get(&BuildOptions::default()).unwrap_err().to_string();
         assert!(error.contains(absent.get), "{error}");
+    }
+
+    #[test]
+    fn a_program_named_by_a_path_is_found_from_any_folder() {
+        assert_eq!(from_here("componentize-py".into()), PathBuf::from("componentize-py"));
+        assert!(from_here("tools/componentize-py".into()).is_absolute());
+        assert!(from_here("./componentize-py".into()).is_absolute());
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn python(plugin: &PluginFolder, options: &BuildOptions) -> Result<Pa
         .map_err(|error| DevkitError::Unwritable { path: none.display().to_string(), why: error.to_string() })?;
     let made = folder.join("plugin.wasm");
     let mut command = Command::new(compiler);
-    command.current_dir(&folder).env("VIRTUAL_ENV", &none);
+    command.current_dir(&folder).env("VIRTUAL_ENV", std::path::absolute(&none).unwrap_or(none));
     command.args(["--quiet", "--wit-path", "wit", "--world", "plugin", "componentize"]);
     command.args(["--python-path", "app", "--output", "plugin.wasm", interface]);
     compile(plugin, command, options)?;
