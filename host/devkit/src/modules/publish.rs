@@ -152,7 +152,7 @@ fn playbook(what: &Path) -> Result<Content, DevkitError> {
     Ok(Content::Playbook(bytes))
 }
 
-/// What is no plugin: there is nothing to check, and it says nothing of itself.
+/// A playbook or an adapter. It has no manifest, so name and version come from the request, and no check applies to it.
 fn without_check(kind: ModuleKind, content: Content) -> Subject {
     Subject { kind, name: None, version: None, description: None, license: None, content, check: None, folder: None }
 }
