@@ -55,10 +55,10 @@ pub(crate) async fn within<T>(
         match tokio::time::timeout_at(tokio::time::Instant::from_std(until), &mut call).await {
             Ok(result) => return result,
             Err(_) => {
-                let later = at + turn.waited();
+                let (later, now) = (at + turn.waited(), Instant::now());
                 until = match turn.waits() {
-                    true => Instant::now() + PATIENCE,
-                    false if later > until => later,
+                    true => now + PATIENCE,
+                    false if later > now => later,
                     false => return Err(LimitHit::new(code::DEADLINE, "took longer than its deadline").into()),
                 };
             }
@@ -93,4 +93,34 @@ pub(crate) fn fuel_used(store: &Store<State>) -> Option<u64> {
         return None;
     }
     store.get_fuel().ok().map(|left| store.data().call.fuel.saturating_sub(left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::SlowLane;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A call that computes and takes its turn in the lane again 1,000 times, and waits 10 microseconds each time.
+    async fn within_deadline(at: Instant) -> wasmtime::Result<()> {
+        let clock = AtomicU64::new(0);
+        let elapsed = move || Duration::from_micros(clock.fetch_add(10, Ordering::Relaxed));
+        let lane = Arc::new(SlowLane::with_clock(2, elapsed));
+        let turn = Arc::new(LaneTicket::default());
+        let call = async {
+            for _ in 0..1000 {
+                turn.clone().again(lane.clone()).await;
+            }
+            Ok(())
+        };
+        within(Deadline { at, turn: turn.clone() }, call).await
+    }
+
+    #[tokio::test]
+    async fn short_waits_in_the_lane_do_not_defer_a_deadline_for_ever() {
+        let hour = Duration::from_secs(3600);
+        let late = within_deadline(Instant::now() - hour).await.unwrap_err();
+        assert_eq!(late.downcast_ref::<LimitHit>().map(|hit| hit.code), Some(code::DEADLINE));
+        within_deadline(Instant::now() + hour).await.unwrap();
+    }
 }

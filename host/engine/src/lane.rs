@@ -40,7 +40,7 @@ impl SlowLane {
     }
 
     /// A lane that uses `elapsed` as its clock.
-    fn with_clock(processors: usize, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_clock(processors: usize, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
             places: Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))),
             last_place: Arc::new(Semaphore::new(usize::from(processors > 1))),
