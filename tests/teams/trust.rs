@@ -80,6 +80,36 @@ fn what_a_revoked_key_signed_is_refused_even_if_it_was_pulled() {
 }
 
 #[test]
+fn a_signed_list_revokes_keys_for_others() {
+    if guests::folder_or_skip("a_signed_list_revokes_keys_for_others").is_none() {
+        return;
+    }
+    let (publisher, registry) = publisher();
+    publisher.json(&["keys", "new", "next"]);
+    let user = Team::new();
+    let trust = |name: &str| {
+        let file = publisher.path(&format!("data/keys/{name}.pub")).display().to_string();
+        user.json(&["keys", "trust", &file, "--team", "shop"]);
+    };
+    trust("shop");
+    user.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
+    // The key was stolen: its owner revokes it, and signs the list with the next one.
+    let list = publisher.path("revoked.json").display().to_string();
+    let written = publisher.json(&["keys", "revoke", "shop", "--list", &list, "--sign-with", "next"]);
+    assert_eq!((&written["revoked"], &written["list"]["keys"]), (&"shop".into(), &1.into()));
+    let error = user.refused(&["keys", "revoke", "--from", &list], 2);
+    assert!(error.contains("no key that is trusted here has signed it"), "{error}");
+    user.json(&["inspect", "shop/exact"]);
+    trust("next");
+    let taken = user.json(&["keys", "revoke", "--from", &list])["revocations"].clone();
+    assert_eq!((&taken["by"], &taken["revoked"]), (&"next".into(), &serde_json::json!(["shop"])));
+    let error = user.refused(&["inspect", "shop/exact"], 2);
+    assert!(error.contains("shop/exact 1.0.0 is signed by the key shop, which was revoked"), "{error}");
+    let error = publisher.refused(&["keys", "revoke", "--list", &list], 2);
+    assert!(error.contains("--sign-with"), "{error}");
+}
+
+#[test]
 fn a_component_that_was_changed_is_refused_and_leaves_no_trace() {
     if guests::folder_or_skip("a_component_that_was_changed_is_refused_and_leaves_no_trace").is_none() {
         return;

@@ -2,12 +2,13 @@
 
 use crate::context::Context;
 use crate::exit::Exit;
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use clawhost_app::{AppError, SystemClock, time};
-use clawhost_core::{Clock as _, escaped};
+use clawhost_core::{Clock as _, counted, escaped};
 use clawhost_package::PluginName;
 use clawhost_registry::{
-    KeyKind, Policy, PublicKey, Trust, key_names, new_key, public_file, read_key, read_public_key,
+    KeyKind, Policy, PublicKey, RevocationReport, Trust, key_names, new_key, public_file, read_key, read_public_key,
 };
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -38,9 +39,18 @@ pub(crate) struct TrustArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArgs {
-    /// The name of a trusted key, or the beginning of its fingerprint
-    #[arg(value_name = "KEY")]
-    key: String,
+    /// The name of a trusted key or of a key of yours, or the beginning of its fingerprint
+    #[arg(value_name = "KEY", required_unless_present_any = ["from", "list"])]
+    key: Option<String>,
+    /// Revoke the keys of a list that a trusted key has signed: itself, keys of its teams, and any if it is trusted for all teams
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "list"])]
+    from: Option<PathBuf>,
+    /// Also write the list of all keys that are revoked here, signed, for others
+    #[arg(long, value_name = "FILE", requires = "sign_with")]
+    list: Option<PathBuf>,
+    /// The key that signs the list: its name, or a file
+    #[arg(long, value_name = "KEY", requires = "list")]
+    sign_with: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -117,18 +127,77 @@ pub(crate) fn trust(context: &Context, args: &TrustArgs) -> anyhow::Result<Exit>
     Ok(Exit::Ok)
 }
 
+/// Revokes one key: a trusted one, or one of this data folder.
+fn revoke_one(data: &Path, trust: &mut Trust, key: &str) -> anyhow::Result<PluginName> {
+    let is_known = trust.keys().iter().any(|one| one.name.as_str() == key);
+    if let Some(own) = key_names(data).map_err(wrong)?.into_iter().find(|own| !is_known && own.as_str() == key) {
+        let public = read_key(data, key).map_err(wrong)?.public();
+        if trust.keys().iter().all(|one| one.key != public.pem()) {
+            trust.trust(own, Vec::new(), &public).map_err(wrong)?;
+        }
+        let fingerprint = public.fingerprint().to_string();
+        return Ok(trust.revoke(&fingerprint, &time(SystemClock::default().now_ms())).map_err(wrong)?.name);
+    }
+    Ok(trust.revoke(key, &time(SystemClock::default().now_ms())).map_err(wrong)?.name)
+}
+
 pub(crate) fn revoke(context: &Context, args: &RevokeArgs) -> anyhow::Result<Exit> {
     let data = context.folder()?;
     let mut trust = Trust::read(&data).map_err(wrong)?;
-    let revoked = trust.revoke(&args.key, &time(SystemClock::default().now_ms())).map_err(wrong)?;
+    if let Some(file) = &args.from {
+        return revoke_from(context, &data, trust, file);
+    }
+    let revoked = args.key.as_deref().map(|key| revoke_one(&data, &mut trust, key)).transpose()?;
+    let list = match (&args.list, &args.sign_with) {
+        (Some(file), Some(key)) => {
+            let (bytes, count) = trust.revocations(&read_key(&data, key).map_err(wrong)?).map_err(wrong)?;
+            Some((file, bytes, count))
+        }
+        _ => None,
+    };
     trust.write(&data).map_err(wrong)?;
-    match context.json() {
-        true => crate::terminal::json(&json!({ "format": 1, "revoked": revoked.name }))?,
-        false => writeln!(
-            crate::terminal::stdout(),
-            "{} is revoked here: what it signed is refused from now on, and it is never trusted again. Tell the others; nobody else learns of it",
-            revoked.name
+    if let Some((file, bytes, _)) = &list {
+        std::fs::write(file, bytes).with_context(|| format!("{}: cannot be written", file.display()))?;
+    }
+    if context.json() {
+        let file = list.map(|(file, _, count)| json!({ "file": file, "keys": count }));
+        crate::terminal::json(&json!({ "format": 1, "revoked": revoked, "list": file }))?;
+        return Ok(Exit::Ok);
+    }
+    let mut out = crate::terminal::stdout();
+    if let Some(name) = &revoked {
+        writeln!(out, "{name} is revoked here: what it signed is refused from now on, and it is never trusted again")?;
+    }
+    match list {
+        Some((file, _, count)) => writeln!(
+            out,
+            "{} lists {}, signed: give it to others, who take it over with `clawhost keys revoke --from FILE`",
+            file.display(),
+            counted(count, "revoked key")
         )?,
+        None => writeln!(out, "nobody else learns of it: --list FILE writes a signed list for others")?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// Takes over a list of revoked keys.
+fn revoke_from(context: &Context, data: &Path, mut trust: Trust, file: &Path) -> anyhow::Result<Exit> {
+    let report = trust.take_revocations(file).map_err(wrong)?;
+    trust.write(data).map_err(wrong)?;
+    if context.json() {
+        crate::terminal::json(&json!({ "format": 1, "revocations": report }))?;
+        return Ok(Exit::Ok);
+    }
+    let RevocationReport { by, revoked, known, passed_over } = report;
+    let mut out = crate::terminal::stdout();
+    let count = |names: &[PluginName]| counted(names.len() as u64, "key");
+    writeln!(out, "the list is signed by {by}: {} revoked now, {} before", count(&revoked), known.len())?;
+    for name in &revoked {
+        writeln!(out, "  {name}")?;
+    }
+    if !passed_over.is_empty() {
+        let names: Vec<&str> = passed_over.iter().map(PluginName::as_str).collect();
+        writeln!(out, "passed over, because {by} is not trusted for all their teams: {}", names.join(", "))?;
     }
     Ok(Exit::Ok)
 }

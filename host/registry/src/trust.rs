@@ -249,7 +249,8 @@ impl Trust {
     }
 }
 
-fn fingerprint(one: &TrustedKey) -> String {
+/// The fingerprint of a key, for people and for [`Trust::revoke`].
+pub(crate) fn fingerprint(one: &TrustedKey) -> String {
     PublicKey::read(one.name.as_str(), &one.key)
         .map_or_else(|_| "unreadable".to_owned(), |key| key.fingerprint().to_string())
 }
