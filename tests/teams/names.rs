@@ -23,7 +23,11 @@ fn a_module_is_named_wherever_a_path_is_taken() {
     std::fs::remove_dir_all(team.path("registry")).unwrap();
     let run = team.json(&["run", "shop/sums@1.0", "--reward", "shop/exact", "--episodes", "4"]);
     assert_eq!(run["scored"], 4, "{run:#}");
-    assert_eq!(team.json(&["inspect", "shop/exact@1"])["plugin"]["world"], "reward");
+    let inspected = team.json(&["inspect", "shop/exact@1"]);
+    assert_eq!((&inspected["plugin"]["world"], &inspected["readme"]), (&"reward".into(), &"# exact\n".into()));
+    let text = team.run(&["inspect", "shop/exact@1", "--readme"]).stdout;
+    assert!(String::from_utf8_lossy(&text).ends_with("\n\n# exact\n"), "the readme follows");
+    assert_eq!(team.json(&["inspect", "exact"])["readme"], "# exact\n", "of a folder");
     team.json(&["tasks", "shop/sums"]);
     team.json(&["score", "--reward", "shop/exact", "--again"]);
     // A run file and options behind the name.

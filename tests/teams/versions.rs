@@ -61,6 +61,43 @@ fn an_update_shows_what_changes_before_it_is_accepted() {
 }
 
 #[test]
+fn an_update_of_a_reward_shows_the_scores_of_recorded_episodes_and_stores_none() {
+    if guests::folder_or_skip("an_update_of_a_reward_shows_the_scores_of_recorded_episodes").is_none() {
+        return;
+    }
+    let (publisher, user) = (Team::new(), Team::new());
+    let registry = registry(&publisher);
+    publisher.publishes(&registry, "1.0.0", &[]);
+    user.run(&["add", "shop/exact@1", "--from", &registry]);
+    let scores = || {
+        let output = user.run(&["update", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["updates"][0]["difference"]["scores"].clone()
+    };
+    assert!(scores().is_null(), "there is no other version");
+    publisher.publishes(&registry, "1.1.0", &[]);
+    assert_eq!(scores()["not_compared"], "no episode is recorded here");
+    let environment = guests::folder().unwrap().join("env_math.wasm");
+    let play = ["run", environment.to_str().unwrap(), "--reward", "shop/exact", "--episodes", "4"];
+    let run = user.json(&play)["timing"]["run"].as_str().unwrap().to_owned();
+    let same = scores()["compared"].clone();
+    assert_eq!((&same["both"], &same["same"], &same["most_changed"]), (&4.into(), &4.into(), &serde_json::Value::Null));
+    assert_eq!(same["mean_before"], same["mean_after"]);
+    // The next version judges otherwise.
+    let folder = publisher.plugin("reward_format", "reward", "exact", "1.2.0");
+    publisher.json(&["publish", &registry, &folder, "--as", "shop/exact", "--despite-checks"]);
+    let changed = scores()["compared"].clone();
+    assert_eq!((&changed["both"], &changed["mean_before"]), (&4.into(), &same["mean_before"]));
+    assert_ne!(changed["same"], 4, "{changed:#}");
+    let most = changed["most_changed"]["episode"].as_str().unwrap();
+    assert!(most.starts_with(&format!("{run}/")), "{changed:#}");
+    let verdicts = user.json(&["episodes", "show", most])["verdicts"].as_array().unwrap().len();
+    assert_eq!(verdicts, 1, "what was compared is not stored");
+    let text = String::from_utf8_lossy(&user.run(&["update"]).stdout).into_owned();
+    assert!(text.contains("of 4 recorded episodes score the same") && text.contains("most changed: "), "{text}");
+}
+
+#[test]
 fn a_lock_decides_and_one_that_does_not_fit_is_an_error() {
     if guests::folder_or_skip("a_lock_decides_and_one_that_does_not_fit_is_an_error").is_none() {
         return;

@@ -8,16 +8,19 @@ use clawhost_app::{Inspected, plugin_spec};
 use clawhost_core::{counted, escaped};
 use std::io::Write as _;
 
+/// Bytes of a line of a readme that are shown.
+const README_LINE: usize = 2000;
+
 pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result<Exit> {
     let machine = MachineArgs::trying(&args.plugin, args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let progress = Progress::new(context, false, "inspected");
     let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?, &progress).await;
     progress.finish();
-    let Inspected { plugin: inspection, limits } = inspected?;
+    let Inspected { plugin: inspection, limits, readme } = inspected?;
     let mut out = crate::terminal::stdout();
     if context.json() {
-        let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits });
+        let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits, "readme": readme });
         crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
@@ -92,5 +95,16 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
         limits.observation_bytes >> 10,
         limits.log_lines,
     )?;
+    match (readme, args.readme) {
+        (Some(text), true) => {
+            writeln!(out)?;
+            text.lines().try_for_each(|line| writeln!(out, "{}", escaped(line, README_LINE)))?;
+        }
+        (Some(text), false) => {
+            writeln!(out, "{}{} (--readme shows them)", row("readme"), counted(text.lines().count() as u64, "line"))?;
+        }
+        (None, true) => writeln!(out, "{}none", row("readme"))?,
+        (None, false) => {}
+    }
     Ok(Exit::Ok)
 }

@@ -29,8 +29,8 @@ pub use check::{CHECK_FORMAT, CHECK_SEED, CheckReport, CheckRequest, Checked, Ch
 pub use dev::{Changes, DevEvent, DevOptions, FileWatch, dev};
 pub use error::DevkitError;
 pub use modules::{
-    AddReport, AddRequest, CHECK_STATEMENT, Change, Claim, Difference, LICENSE, PROVENANCE_STATEMENT, PublishReport,
-    PublishRequest, README, add, publish,
+    AddReport, AddRequest, CHECK_STATEMENT, Change, ChangedScore, Claim, Difference, PROVENANCE_STATEMENT,
+    PublishReport, PublishRequest, RecordedScores, ScoreChanges, add, publish,
 };
 /// Turns of an episode if nobody says it: as a run has.
 pub const TURNS: u32 = 64;

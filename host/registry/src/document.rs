@@ -27,6 +27,10 @@ pub mod media {
     pub const DSSE: &str = "application/vnd.dsse.envelope.v1+json";
     /// A text for people.
     pub const MARKDOWN: &str = "text/markdown";
+    /// The readme of a module, in a list of what is attached to it.
+    pub const README: &str = "application/vnd.clawhost.readme.v1";
+    /// The licence of a module, in the same list.
+    pub const LICENSE: &str = "application/vnd.clawhost.license.v1";
     /// Which versions of a module are withdrawn or deprecated.
     pub const STATUS: &str = "application/vnd.clawhost.status.v1+json";
 }

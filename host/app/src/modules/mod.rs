@@ -17,7 +17,7 @@ use crate::AppError;
 use clawhost_package::{LockedModule, ModuleKind, ModuleRequest, Named, named};
 use clawhost_registry::{
     Facts, FolderRegistry, Found, Location, OciOptions, Published, Pulled, Registry, RegistryError, Trust, find,
-    find_pinned, pull,
+    find_pinned, media, pull,
 };
 use semver::Version;
 use std::path::{Path, PathBuf};
@@ -168,6 +168,17 @@ impl Modules {
             ModuleKind::Adapter => AdapterFiles::write(&published),
             _ => Err(ModuleError::OtherKind { name, version, kind, needed: "an adapter" }),
         }
+    }
+
+    /// The readme that was published with a module. `None`: there is none.
+    ///
+    /// # Errors
+    /// As [`Self::find`], or it was changed on the disk.
+    pub async fn readme(&self, request: &ModuleRequest) -> Result<Option<String>, ModuleError> {
+        let found = self.find(request).await?;
+        let pulled = pull(&self.shelf, found).await?;
+        let readme = pulled.attachments.into_iter().find(|one| one.artifact_type == media::README);
+        Ok(readme.map(|one| String::from_utf8_lossy(&one.bytes).into_owned()))
     }
 
     async fn content(

@@ -172,6 +172,9 @@ pub(crate) struct InspectArgs {
     /// The component, or the folder of a plugin
     #[arg(value_name = "FOLDER|PLUGIN.wasm")]
     pub(crate) plugin: String,
+    /// Also print its readme: the one in its folder, or the one that was published with it
+    #[arg(long)]
+    pub(crate) readme: bool,
     /// Load components up to 32 MiB, as guests with an interpreter (Python, JavaScript) are
     #[arg(long)]
     pub(crate) allow_interpreters: bool,

@@ -8,7 +8,9 @@ use crate::terminal::Progress;
 use clap::Args;
 use clawhost_app::{AppError, Bench, Modules};
 use clawhost_core::{counted, escaped};
-use clawhost_devkit::{AddReport, AddRequest, CHECK_SEED, Change, Checked, Outcome};
+use clawhost_devkit::{
+    AddReport, AddRequest, CHECK_SEED, Change, ChangedScore, Checked, Outcome, RecordedScores, ScoreChanges,
+};
 use clawhost_package::{LOCK_FILE, ModuleKind, ModuleRequest};
 use clawhost_registry::{Location, OciOptions, State};
 use std::io::Write;
@@ -22,8 +24,8 @@ of the data folder.
 
 What it may do is shown first; nothing is granted by adding it.";
 
-const UPDATE_HELP: &str =
-    "Without --accept it says what would change, and changes nothing: versions, permissions, results of checks.";
+const UPDATE_HELP: &str = "Without --accept it says what would change, and changes nothing: versions, permissions, results of checks, and for rewards the scores \
+of up to 200 recorded episodes, of those that the pinned version has judged if there are some. These verdicts are not stored.";
 
 #[derive(Debug, Args)]
 #[command(after_help = ADD_HELP)]
@@ -157,11 +159,7 @@ pub(crate) async fn update(context: &Context, args: &UpdateArgs) -> anyhow::Resu
         if let Some(before) = report.before.as_ref().filter(|_| report.facts.kind == ModuleKind::Reward) {
             let file = |content| modules.shelf().blob_path(&report.facts.name, content).display().to_string();
             let (now, before) = (file(&report.content), file(&before.content));
-            writeln!(
-                out,
-                "{}`clawhost score --reward {now} --against {before}` compares them on recorded episodes",
-                row("scores")
-            )?;
+            writeln!(out, "{}`clawhost score --reward {now} --against {before}` compares them further", row(""))?;
         }
         writeln!(out)?;
     }
@@ -215,6 +213,31 @@ fn changes(out: &mut impl Write, label: &str, all: &[Change]) -> std::io::Result
                 writeln!(out, "{}{what}: {} before, {} now", row(label), shown(before), shown(after))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// What two versions of a reward say about recorded episodes.
+fn scores(out: &mut impl Write, scores: &RecordedScores) -> std::io::Result<()> {
+    let changes = match scores {
+        RecordedScores::NotCompared(why) => {
+            return writeln!(out, "{}not compared: {}", row("scores"), escaped(why, SHOWN));
+        }
+        RecordedScores::Compared(changes) => changes,
+    };
+    let ScoreChanges { both, same, only_before, only_after, mean_before, mean_after, most_changed } = changes;
+    writeln!(
+        out,
+        "{}{same} of {} score the same; mean {mean_before:.3} before, {mean_after:.3} now",
+        row("scores"),
+        counted(*both, "recorded episode"),
+    )?;
+    if only_before + only_after > 0 {
+        writeln!(out, "{}{only_before} scored only before, {only_after} only now", row(""))?;
+    }
+    if let Some(ChangedScore { episode, before, after }) = most_changed {
+        let episode = escaped(episode, SHOWN);
+        writeln!(out, "{}most changed: {before} before, {after} now (`clawhost episodes show {episode}`)", row(""))?;
     }
     Ok(())
 }
@@ -281,6 +304,7 @@ fn text(out: &mut impl Write, report: &AddReport) -> std::io::Result<()> {
         if difference.is_empty() {
             writeln!(out, "{}same permissions, same results of checks", row("changes"))?;
         }
+        difference.scores.iter().try_for_each(|one| scores(out, one))?;
     }
     Ok(())
 }

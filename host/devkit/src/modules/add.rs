@@ -1,12 +1,13 @@
 //! Adds a module to a project: pulls it, checks it again, says what it may do and what changes, and pins it.
 
 use super::difference::asked;
+use super::rescored::{Version, recorded_scores};
 use super::{CHECK_STATEMENT, Difference};
 use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
 use clawhost_app::{Bench, Trial, pin_of};
 use clawhost_core::Digest;
 use clawhost_engine::ComponentOutline;
-use clawhost_package::{LockedModule, ModuleRequest};
+use clawhost_package::{LockedModule, ModuleKind, ModuleRequest};
 use clawhost_registry::{
     Facts, Location, OciOptions, PublicKey, Published, Pulled, Signer, State, find_pinned, statement_of,
 };
@@ -106,6 +107,32 @@ fn claim(pulled: &Pulled, keys: &[PublicKey]) -> Option<Claim> {
     Some(Claim { passed: statement.predicate.get("passed")?.as_bool()?, is_signed: by.is_some() })
 }
 
+/// What changes from the pinned version to another one. `None`: what was pinned is not here any more.
+async fn difference(
+    bench: &Bench<'_>,
+    seed: u64,
+    before: &LockedModule,
+    (pin, after): (&LockedModule, &Looked),
+) -> Result<Option<Difference>, DevkitError> {
+    let modules = bench.host().modules();
+    let (shelf, trust) = (modules.shelf(), modules.trust()?);
+    let Ok(found) = find_pinned(shelf, (&before.name, &before.version), &before.manifest, &trust).await else {
+        return Ok(None);
+    };
+    let published = Published::read(shelf, &before.name, found.document).await?;
+    // Its checks are not shown: they were when it was added.
+    let Some(old) = look(bench, &published, seed, &|_| {}).await? else { return Ok(None) };
+    let mut difference = Difference::between((&old.outline, &old.check), (&after.outline, &after.check));
+    if pin.kind == ModuleKind::Reward {
+        let file = |one: &LockedModule| shelf.blob_path(&one.name, &one.content);
+        let (old, new) = (file(before), file(pin));
+        let version = |content, file| Version { content, file };
+        let (old, new) = (version(before.content, old.as_path()), version(pin.content, new.as_path()));
+        difference.scores = Some(recorded_scores(bench, old, new).await?);
+    }
+    Ok(Some(difference))
+}
+
 /// Adds a module, or says what adding it would change.
 ///
 /// # Errors
@@ -131,17 +158,7 @@ pub async fn add(
     let pin = pin_of(&pulled, &request.module, &request.registry);
     let difference = match (&before, &looked) {
         (Some(before), Some(after)) if before.content != pin.content => {
-            // What was pinned is checked in silence: it is here already.
-            let found = find_pinned(modules.shelf(), (&before.name, &before.version), &before.manifest, &trust).await;
-            match found {
-                Ok(found) => {
-                    let published = Published::read(modules.shelf(), &before.name, found.document).await?;
-                    let looked = look(bench, &published, request.seed, &|_| {}).await?;
-                    looked.map(|old| Difference::between((&old.outline, &old.check), (&after.outline, &after.check)))
-                }
-                // What is not here any more cannot be compared.
-                Err(_) => None,
-            }
+            difference(bench, request.seed, before, (&pin, after)).await?
         }
         _ => None,
     };

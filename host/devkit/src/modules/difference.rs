@@ -1,5 +1,6 @@
-//! What changes between two versions of a module: permissions, and results of checks.
+//! What changes between two versions of a module: permissions, results of checks, and scores of recorded episodes.
 
+use super::rescored::RecordedScores;
 use crate::{CheckReport, Outcome};
 use clawhost_engine::ComponentOutline;
 use serde::Serialize;
@@ -17,7 +18,7 @@ pub struct Change {
 }
 
 /// All changes between two versions of a component.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Difference {
     /// Imported interfaces: what the component can do.
     pub imports: Vec<Change>,
@@ -25,6 +26,8 @@ pub struct Difference {
     pub grants: Vec<Change>,
     /// Results of checks.
     pub checks: Vec<Change>,
+    /// What two versions of a reward say about recorded episodes. `None`: it is no reward.
+    pub scores: Option<RecordedScores>,
 }
 
 /// What the manifest of a component asks for.
@@ -69,10 +72,11 @@ impl Difference {
             imports: changes(&imports(before), &imports(after)),
             grants: changes(&asked(before), &asked(after)),
             checks: checks.collect(),
+            scores: None,
         }
     }
 
-    /// Whether nothing changed that is listed here.
+    /// Whether permissions and results of checks are the same.
     pub fn is_empty(&self) -> bool {
         self.imports.is_empty() && self.grants.is_empty() && self.checks.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Publishes a plugin, a playbook or an adapter, with its check report, its provenance and its readme.
 
 use super::provenance::provenance;
-use super::{CHECK_STATEMENT, LICENSE, PROVENANCE_STATEMENT, README};
+use super::{CHECK_STATEMENT, PROVENANCE_STATEMENT};
 use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
 use clawhost_app::{Bench, PluginFolder, Trial, adapter_files};
 use clawhost_core::{Clock as _, Digest};
@@ -206,7 +206,7 @@ fn attachments(
     }
     if let Some(folder) = folder {
         all.push(statement(PROVENANCE_STATEMENT, provenance(folder))?);
-        for (names, artifact_type) in [(&READMES[..], README), (&LICENSES[..], LICENSE)] {
+        for (names, artifact_type) in [(&READMES[..], media::README), (&LICENSES[..], media::LICENSE)] {
             for name in names {
                 let Ok(path) = folder.inside(name) else { continue };
                 if let Ok(bytes) = clawhost_files::read(&path, TEXT_BYTES) {
