@@ -17,6 +17,7 @@ mod guests;
 
 mod forging;
 mod honest;
+mod local;
 mod private;
 mod refusals;
 mod tampering;

@@ -57,6 +57,10 @@ pub(crate) struct VerifyArgs {
     /// Parts of 64 episodes that are checked concurrently; never changes a result [default: 16]
     #[arg(long, value_name = "C", value_parser = clap::value_parser!(u16).range(1..=4096))]
     concurrency: Option<u16>,
+    /// The folder of a local model that answered: its answers are generated again, on a processor of the same class; may be repeated
+    /// [default: answers of local models are recorded only]
+    #[arg(long, value_name = "FOLDER")]
+    model: Vec<String>,
     /// Instantiate without a reserved pool, for machines with little address space
     #[arg(long, help_heading = "Host")]
     on_demand: bool,
@@ -117,6 +121,8 @@ pub(crate) async fn verify(context: &Context, args: &VerifyArgs) -> anyhow::Resu
         host: context.host_settings(&machine)?,
         trust: Trust::read(&context.folder()?).map_err(AppError::from)?,
         data: Some(context.folder()?),
+        models: args.model.clone(),
+        model_settings: context.model_settings(&machine)?,
         ..VerifyRequest::new(&args.bundle)
     };
     let progress = Progress::new(context, args.quiet, "verified");

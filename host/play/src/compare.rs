@@ -25,9 +25,22 @@ pub struct Difference {
 /// The path for a different number of turns.
 pub(crate) const TURNS: &str = "turns";
 
-/// Fields of a turn in chronological order. Usage and answer come from the record; timing is not compared.
+/// Fields of a turn in chronological order, before what a model computed for its answer. Usage comes from the record; timing is not compared.
 const OF_TURN: [&str; 9] =
     ["observation", "request", "action", "finish", "host_calls", "tool_results", "signals", "fuel", "extra"];
+
+/// What a model computed for an answer. The prompt is in the request, and versions of weights are counted by each run.
+fn answer_tokens(turn: &Turn) -> Option<(&[u32], &[f32], &[f32])> {
+    turn.tokens.as_deref().map(|record| (&record.tokens[..], &record.logprob_model[..], &record.logprob_sampled[..]))
+}
+
+/// The same as JSON, with the names that it has in a record.
+fn answer_tokens_json(turn: &Turn) -> Value {
+    let tokens = answer_tokens(turn).map(|(tokens, model, sampled)| {
+        serde_json::json!({ "tokens": tokens, "logprob_model": model, "logprob_sampled": sampled })
+    });
+    serde_json::json!({ "tokens": tokens })
+}
 
 /// Fields of an episode that are fixed before its first turn.
 const BEFORE_TURNS: [&str; 4] = ["environment", "system_hint", "tools", "policy"];
@@ -51,6 +64,7 @@ fn are_alike(one: &Turn, other: &Turn) -> bool {
         && one.signals == other.signals
         && one.fuel == other.fuel
         && one.extra == other.extra
+        && answer_tokens(one) == answer_tokens(other)
 }
 
 /// The first difference of two sequences of turns. A longer sequence differs in its first additional turn.
@@ -59,7 +73,8 @@ pub(crate) fn difference(recorded: &[Turn], replayed: &[Turn]) -> Option<Differe
         if are_alike(recorded, replayed) {
             continue;
         }
-        let found = first_field(&OF_TURN, &json(recorded), &json(replayed));
+        let found = first_field(&OF_TURN, &json(recorded), &json(replayed))
+            .or_else(|| first_field(&["tokens"], &answer_tokens_json(recorded), &answer_tokens_json(replayed)));
         if let Some((what, recorded, replayed)) = found {
             return Some(Difference { turn: Some(index as u64), what, recorded, replayed });
         }

@@ -80,6 +80,9 @@ pub(super) struct Claim {
     /// The digest of the operator's system prompt, if it was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) prompt_left_out: Option<Digest>,
+    /// The class of the processor that packed it, if a local model answered there: answers are generated again on such processors alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) processor: Option<String>,
 }
 
 impl Claim {

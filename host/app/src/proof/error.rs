@@ -69,6 +69,20 @@ pub enum ProofError {
         /// The file.
         path: String,
     },
+    /// Answers of a local model that cannot be generated again here.
+    #[error("{run} says nothing of a local model that answered on a processor, so no answer can be generated again")]
+    NoLocalAnswers {
+        /// The run, by its id in the bundle.
+        run: String,
+    },
+    /// As [`Self::NoLocalAnswers`], because of the processor.
+    #[error("its local model answered on {}, and this processor is {here}: answers may differ in their last bits", clawhost_core::escaped(.there, 60))]
+    OtherProcessor {
+        /// The class of the processor that packed it.
+        there: String,
+        /// The class of this one.
+        here: String,
+    },
     /// An entry that is not what its name says.
     #[error("{entry} of the bundle cannot be read: {why}")]
     Entry {
@@ -94,6 +108,9 @@ impl ProofError {
             Self::NotFinished { .. } => vec![Hint::Resume],
             Self::Damaged { .. } | Self::Incomplete { .. } => {
                 vec![Hint::command("replay --all", "names every damaged record")]
+            }
+            Self::NoLocalAnswers { .. } | Self::OtherProcessor { .. } => {
+                vec![Hint::outside("verify without the model: then its answers count as recorded only")]
             }
             _ => Vec::new(),
         }

@@ -9,6 +9,7 @@ mod claim;
 mod components;
 mod episodes;
 mod error;
+mod local;
 mod pack;
 mod part;
 mod playbook;

@@ -58,8 +58,10 @@ pub(super) struct Checked {
     pub(super) not_drawn: u64,
     /// Episodes and verdicts that could not be played again, by reason.
     pub(super) not_replayed: BTreeMap<String, u64>,
-    /// Answers of the policy that were computed again.
+    /// Answers of the policy that a built-in model computed again.
     pub(super) recomputed: u64,
+    /// Answers of the policy that a local model generated again, by model.
+    pub(super) generated: BTreeMap<String, u64>,
     /// Answers that are only recorded, by model.
     pub(super) recorded: BTreeMap<String, Answers>,
     /// Test episodes that showed the playbook of their side.
@@ -224,6 +226,7 @@ impl Against {
         let turns = episode.turns.len() as u64;
         let model = &episode.policy.model;
         match is_equal && self.answering.iter().any(|known| known.identity() == *model) {
+            true if model.provider == LOCAL => *checked.generated.entry(named(model)).or_default() += turns,
             true => checked.recomputed += turns,
             false => checked.recorded.entry(named(model)).or_default().policy += turns,
         }
@@ -235,8 +238,23 @@ impl Against {
     }
 }
 
-fn named(LlmIdentity { provider, model, .. }: &LlmIdentity) -> String {
-    if provider == model { model.clone() } else { format!("{provider} {model}") }
+/// What identities of local models call what computes.
+const LOCAL: &str = "local";
+/// Digits of a digest of weights that are shown, as of other digests.
+const SHORT: usize = 12;
+
+/// A model for people. Two local models may have one name, and never one version.
+pub(super) fn named(LlmIdentity { provider, model, version }: &LlmIdentity) -> String {
+    match provider.as_str() {
+        LOCAL => {
+            let (weights, texts) = version.split_once('+').unwrap_or((version, ""));
+            let weights = weights.strip_prefix("sha256:").unwrap_or(weights);
+            let weights: String = weights.chars().take(SHORT).collect();
+            format!("{provider} {model} ({weights}+{texts})")
+        }
+        same if same == model => model.clone(),
+        _ => format!("{provider} {model}"),
+    }
 }
 
 fn surplus(record: String) -> Discrepancy {
@@ -246,7 +264,8 @@ fn surplus(record: String) -> Discrepancy {
 impl Checked {
     /// Adds the result of the next part.
     pub(super) fn add(&mut self, other: Self) {
-        let Self { replay, runs, found, not_drawn, not_replayed, recomputed, recorded, shown, published } = other;
+        let Self { replay, runs, found, not_drawn, not_replayed, recomputed, generated, recorded, shown, published } =
+            other;
         self.replay.add(replay);
         for (run, of) in runs {
             let own = self.runs.entry(run).or_default();
@@ -261,6 +280,9 @@ impl Checked {
             *self.not_replayed.entry(why).or_default() += count;
         }
         self.recomputed += recomputed;
+        for (model, turns) in generated {
+            *self.generated.entry(model).or_default() += turns;
+        }
         for (model, Answers { policy, plugins }) in recorded {
             let own = self.recorded.entry(model).or_default();
             own.policy += policy;

@@ -1,6 +1,7 @@
 //! Verifies a bundle.
 
 use super::components::{Components, bases};
+use super::local::local_models;
 use super::part::{Against, Checked};
 use super::playbook::ShownPlaybooks;
 use super::report::{Proof, Verified};
@@ -10,9 +11,9 @@ use super::words::{self, statement};
 use super::{ProofError, archive, statistics};
 use crate::events::{Event, EventSink};
 use crate::workspace::existing_cache;
-use crate::{AppError, HostSettings, SystemClock, host};
+use crate::{AppError, HostSettings, ModelSettings, SystemClock, host};
 use clawhost_bundle::{Bundle, EntryName};
-use clawhost_core::{Discrepancy, Llm, RunKind};
+use clawhost_core::{Discrepancy, Llm, LlmIdentity, RunKind};
 use clawhost_engine::ENGINE_MAJOR;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_play::{Cancel, PlayError, ReplayOutcome};
@@ -26,7 +27,7 @@ use tokio::task::JoinSet;
 pub const VERIFY_CONCURRENCY: u16 = 16;
 
 /// The settings of a verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct VerifyRequest {
     /// The file.
     pub bundle: PathBuf,
@@ -43,6 +44,10 @@ pub struct VerifyRequest {
     /// A data folder whose compiled code is used, if it exists: it is authenticated and named by the component's digest. `None`: everything is
     /// compiled.
     pub data: Option<PathBuf>,
+    /// Folders of local models whose answers are generated again.
+    pub models: Vec<String>,
+    /// How these are opened. They compute on the processor.
+    pub model_settings: ModelSettings,
 }
 
 impl VerifyRequest {
@@ -56,6 +61,8 @@ impl VerifyRequest {
             host: HostSettings::default(),
             trust: Trust::default(),
             data: None,
+            models: Vec::new(),
+            model_settings: ModelSettings::default(),
         }
     }
 }
@@ -77,7 +84,7 @@ fn drawn_sample(request: &VerifyRequest) -> Result<Option<Sample>, AppError> {
     Ok(Some(Sample { episodes, seed }))
 }
 
-/// Verifies a bundle from the file alone: nothing but compiled code is written, and no model is asked.
+/// Verifies a bundle from the file alone: nothing but compiled code is written, and no model is asked but those of the request.
 ///
 /// # Errors
 /// The file is no bundle of this format and engine, exceeds a limit, or has an entry that is not what its name says. What was changed is no
@@ -92,6 +99,8 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         return Ok(refused(&bundle, changed, signature));
     }
     let archive::Opened { claim, learned } = archive::open(&bundle)?;
+    let local = local_models(request, &claim, events)?;
+    let given: Vec<LlmIdentity> = local.iter().map(|model| model.identity()).collect();
     // Components of any kind may be in it.
     let cache = request.data.as_deref().map(existing_cache).transpose()?.flatten();
     let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, Path::new(""), cache)?;
@@ -111,7 +120,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     let against = Arc::new(Against {
         components,
         runs,
-        answering: vec![Arc::new(Follower) as Arc<dyn Llm>, Arc::new(RandomPlayer)],
+        answering: [Arc::new(Follower) as Arc<dyn Llm>, Arc::new(RandomPlayer)].into_iter().chain(local).collect(),
         playbooks: ShownPlaybooks::of(&claim, &learned),
         drawn,
         episode_bytes: host.limits().episode_bytes,
@@ -147,7 +156,7 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         verdicts: replay.verdicts,
         recomputed: words::recomputed(&checked, &numbers),
         replayed: words::replayed(&checked),
-        recorded_only: words::recorded_only(&checked, &numbers, claim.run.kind),
+        recorded_only: words::recorded_only(&checked, &numbers, (claim.run.kind, &given)),
         not_provable: words::not_provable(&checked),
         differences,
         not_replayed: checked.not_replayed.iter().map(|(why, count)| statement(why.clone(), *count)).collect(),

@@ -1,11 +1,11 @@
 //! The statements of a verification, in four classes, and the sentence at its end.
 
-use super::part::{Answers, Checked};
+use super::part::{Answers, Checked, named};
 use super::report::{Proof, Statement, Verified};
 use super::signature::Signature;
 use super::statistics::Recomputed;
 use crate::Tally;
-use clawhost_core::{RunKind, counted};
+use clawhost_core::{LlmIdentity, RunKind, counted};
 use clawhost_play::Interval;
 
 pub(super) fn statement(what: impl Into<String>, count: impl Into<Option<u64>>) -> Statement {
@@ -27,8 +27,15 @@ pub(super) fn recomputed(checked: &Checked, numbers: &Recomputed) -> Vec<Stateme
         statement("prompts of test episodes, from the playbook in the bundle", checked.shown),
     ];
     all.retain(|one| one.count != Some(0));
+    for (model, turns) in &checked.generated {
+        let model = clawhost_core::escaped(model, MODEL);
+        all.push(statement(format!("answers of the policy, generated again by {model}"), *turns));
+    }
     all
 }
+
+/// Bytes of a model's name that are shown.
+const MODEL: usize = 200;
 
 /// Played again in the components of the bundle.
 pub(super) fn replayed(checked: &Checked) -> Vec<Statement> {
@@ -42,10 +49,21 @@ pub(super) fn replayed(checked: &Checked) -> Vec<Statement> {
 }
 
 /// Recorded, and taken as it is.
-pub(super) fn recorded_only(checked: &Checked, numbers: &Recomputed, kind: RunKind) -> Vec<Statement> {
+pub(super) fn recorded_only(
+    checked: &Checked,
+    numbers: &Recomputed,
+    (kind, given): (RunKind, &[LlmIdentity]),
+) -> Vec<Statement> {
     let mut all = Vec::new();
+    for model in given.iter().map(named).filter(|model| !checked.generated.contains_key(model)) {
+        let model = clawhost_core::escaped(&model, MODEL);
+        all.push(statement(
+            format!("the answers that were played again: {model}, which was given, gave none of them"),
+            None,
+        ));
+    }
     for (model, Answers { policy, plugins }) in &checked.recorded {
-        let model = clawhost_core::escaped(model, 100);
+        let model = clawhost_core::escaped(model, MODEL);
         if *policy > 0 {
             all.push(statement(format!("answers of {model} to the policy's requests"), *policy));
         }

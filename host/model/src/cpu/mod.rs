@@ -16,6 +16,13 @@ pub(crate) mod training;
 #[cfg(test)]
 pub(crate) mod tests;
 
+/// The class of this processor: its architecture, and the vector instructions that are used of it. Bits are equal on processors of one class;
+/// on others nobody has compared them.
+pub fn processor_class() -> String {
+    let used = format!("{:?}", pulp::Arch::new()).to_lowercase();
+    format!("{} {}", std::env::consts::ARCH, used.split('(').next().unwrap_or_default())
+}
+
 pub use cache::Cache;
 pub use forward::{CpuModel, Work};
 pub(crate) use panels::Panels;
