@@ -5,6 +5,7 @@ mod documents;
 mod fuzz;
 mod gpu_check;
 mod guests;
+mod interop;
 mod languages;
 mod messages;
 mod reasoning_gym;
@@ -36,6 +37,8 @@ const HELP: &str = "cargo xtask COMMAND
               they are there
   fuzz        try to break every reader of foreign bytes, 60 s each: `fuzz [TARGET ...] [--seconds N]`; needs a nightly
               compiler and cargo-fuzz
+  interop     publish, pull, sign and verify modules through Debian's docker-registry, with the library of wkg and with sigstore on
+              the other side; builds some minutes the first time
   transformers
               hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
   wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Some("sdks") => sdks::main(),
         Some("agents") => sdks::agents(),
         Some("fuzz") => fuzz::main(rest),
+        Some("interop") => interop::main(),
         Some("transformers") => transformers::main(rest),
         Some("wgsl") => wgsl::main(rest),
         Some("gpu-check") => gpu_check::main(rest),
