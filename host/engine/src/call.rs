@@ -101,12 +101,14 @@ mod tests {
     use crate::lane::SlowLane;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A call that computes and takes its turn in the lane again 1,000 times, and waits 10 microseconds each time.
+    /// A call that computes and takes its turn in the lane again 1,000 times, and waits 10 microseconds each time. It has waited before its
+    /// deadline is looked at.
     async fn within_deadline(at: Instant) -> wasmtime::Result<()> {
         let clock = AtomicU64::new(0);
         let elapsed = move || Duration::from_micros(clock.fetch_add(10, Ordering::Relaxed));
         let lane = Arc::new(SlowLane::with_clock(2, elapsed));
         let turn = Arc::new(LaneTicket::default());
+        turn.clone().again(lane.clone()).await;
         let call = async {
             for _ in 0..1000 {
                 turn.clone().again(lane.clone()).await;
