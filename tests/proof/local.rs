@@ -26,7 +26,9 @@ fn answers_of_a_local_model_are_generated_again_and_a_forged_one_is_found() {
     let (exit, report) = bench.verified(&file, &[]);
     let answers = count(&report, "recorded_only", "answers of local model (");
     assert!(exit == 0 && answers > Some(5), "{report:#}");
-    let (exit, report) = bench.verified(&file, &["--model", &folder]);
+    // A copy in a folder of another name.
+    let copied = model(&bench, "copied", 3);
+    let (exit, report) = bench.verified(&file, &["--model", &copied]);
     assert_eq!((exit, count(&report, "recorded_only", "answers of local")), (0, None), "{report:#}");
     assert_eq!(count(&report, "recomputed", "answers of the policy, generated again by local model ("), answers);
     assert!(report["conclusion"].as_str().unwrap().contains("with answers that were computed again"), "{report:#}");
@@ -35,7 +37,7 @@ fn answers_of_a_local_model_are_generated_again_and_a_forged_one_is_found() {
     let other = model(&bench, "other", 4);
     let (exit, report) = bench.verified(&file, &["--model", &other]);
     assert_eq!((exit, count(&report, "recorded_only", "answers of local model (")), (0, answers), "{report:#}");
-    assert!(report["recorded_only"].to_string().contains("which was given, gave none of them"), "{report:#}");
+    assert!(report["recorded_only"].to_string().contains("the model that was given, local model ("), "{report:#}");
 
     // A log-prob that the model did not give: the environment never sees it, so that playing again shows nothing else.
     let mut forged = Opened::read(&file);
@@ -69,9 +71,12 @@ fn answers_are_generated_again_on_processors_of_the_same_class_alone() {
         // Without the model it is verified as before.
         assert_eq!(bench.verified(&path, &[]).0, 0);
     };
-    refused(&|claim| claim["processor"] = "other".into(), "its local model answered on other, and this processor is ");
     refused(
-        &|claim| claim["processor"] = Value::Null,
+        &|claim| claim["local"]["processor"] = "other".into(),
+        "its local model answered on other, and this processor is ",
+    );
+    refused(
+        &|claim| claim["local"] = Value::Null,
         "says nothing of a local model that answered on a processor, so no answer can be generated again",
     );
 }

@@ -353,10 +353,20 @@ impl ModelFactory {
 
     /// The local model of a folder. `number`: that of the weights in answers.
     pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
-        let path = Path::new(folder);
-        let model = read_folder(path, &self.settings.texts, events)?;
+        self.local_named(folder, &folder_name(Path::new(folder)), number, events)
+    }
+
+    /// The same under another name.
+    pub(crate) fn local_named(
+        &self,
+        folder: &str,
+        name: &str,
+        number: u64,
+        events: &dyn EventSink,
+    ) -> Result<Arc<LocalModel>, AppError> {
+        let model = read_folder(Path::new(folder), &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
-        Ok(model.open_version(number, &folder_name(path), &device)?)
+        Ok(model.open_version(number, name, &device)?)
     }
 
     /// The policy model.

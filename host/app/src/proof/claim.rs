@@ -80,9 +80,19 @@ pub(super) struct Claim {
     /// The digest of the operator's system prompt, if it was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) prompt_left_out: Option<Digest>,
-    /// The class of the processor that packed it, if a local model answered there: answers are generated again on such processors alone.
+    /// What generating answers again needs, if a local model answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) processor: Option<String>,
+    pub(super) local: Option<LocalAnswers>,
+}
+
+/// A local model that answered the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalAnswers {
+    /// The name of its folder, which is part of its identity.
+    pub(super) model: String,
+    /// The class of the processor that packed the run: answers are generated again on such processors alone.
+    pub(super) processor: String,
 }
 
 impl Claim {

@@ -170,7 +170,7 @@ impl Packing<'_> {
             run: claimed(row, run.clone(), SpecDocument(public.to_document())),
             phases: Vec::new(),
             prompt_left_out,
-            processor: super::local::processor_of(spec),
+            local: super::local::answers_of(spec),
         };
         let mut counts = vec![0];
         for phase in self.reader.phases(&row.id)? {

@@ -58,7 +58,7 @@ pub(super) fn recorded_only(
     for model in given.iter().map(named).filter(|model| !checked.generated.contains_key(model)) {
         let model = clawhost_core::escaped(&model, MODEL);
         all.push(statement(
-            format!("the answers that were played again: {model}, which was given, gave none of them"),
+            format!("the model that was given, {model}, answered in none of the episodes that were played again"),
             None,
         ));
     }

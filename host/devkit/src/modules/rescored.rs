@@ -1,8 +1,8 @@
 //! What two versions of a reward say about episodes that were recorded here. Nothing is stored.
 
 use crate::DevkitError;
-use clawhost_app::{AppError, Bench, RunChoice, StoredEpisodes, Trial, Workspace, choose_runs};
-use clawhost_core::{Digest, Episode, Verdict};
+use clawhost_app::{AppError, Bench, StoredEpisodes, Trial, Workspace};
+use clawhost_core::{Digest, Episode, RunFilter, Verdict};
 use clawhost_engine::ModelGrants;
 use clawhost_play::{Cancel, EpisodeSource as _, ScoringRule, judged};
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub struct ScoreChanges {
     pub both: u64,
     /// Those of them whose score stays the same.
     pub same: u64,
-    /// Episodes that only the version before scored, without failure.
+    /// Episodes that only the version before scored.
     pub only_before: u64,
     /// Episodes that only the new version scored.
     pub only_after: u64,
@@ -96,8 +96,7 @@ fn recorded(folder: &Path, judge: &Digest) -> Result<Vec<Vec<Episode>>, AppError
     let mut judged = Groups::default();
     let mut others = Groups::default();
     let mut read = 0;
-    // Without runs there is nothing to compare, which is no error.
-    for run in choose_runs(&*reader, &RunChoice::All).unwrap_or_default() {
+    for run in reader.select_runs(&RunFilter::default())?.rows {
         let mut source = StoredEpisodes::of_run(&*reader, &run.id)?;
         while let Some(group) = source.next_group()? {
             read += group.len();
