@@ -73,10 +73,7 @@ fn answers_are_generated_again_on_processors_of_the_same_class_alone() {
     };
     refused(
         &|claim| claim["local"]["processor"] = "other".into(),
-        "its local model answered on other, and this processor is ",
+        "its local model answered on a processor of class other, and this one is ",
     );
-    refused(
-        &|claim| claim["local"] = Value::Null,
-        "says nothing of a local model that answered on a processor, so no answer can be generated again",
-    );
+    refused(&|claim| claim["local"] = Value::Null, "has no answers of a local model that can be generated again");
 }

@@ -70,13 +70,13 @@ pub enum ProofError {
         path: String,
     },
     /// Answers of a local model that cannot be generated again here.
-    #[error("{run} says nothing of a local model that answered on a processor, so no answer can be generated again")]
+    #[error("{run} has no answers of a local model that can be generated again")]
     NoLocalAnswers {
         /// The run, by its id in the bundle.
         run: String,
     },
     /// As [`Self::NoLocalAnswers`], because of the processor.
-    #[error("its local model answered on {}, and this processor is {here}: answers may differ in their last bits", clawhost_core::escaped(.there, 60))]
+    #[error("its local model answered on a processor of class {}, and this one is {here}: log-probs may differ", clawhost_core::escaped(.there, 60))]
     OtherProcessor {
         /// The class of the processor that packed it.
         there: String,
