@@ -12,7 +12,7 @@ fn configured(bench: &Bench, level: &str) -> String {
     let small = TinyModel { width: 16, layers: 1, heads: 2, seed: 5, ..TinyModel::default() };
     small.make().unwrap().write(&path).unwrap();
     let text = format!(
-        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 2\nrate = 0.01\n\
+        "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 5\nadapter_rank = 2\nrate = 0.01\n\
          adapters = \"{level}\""
     );
     std::fs::write(bench.data.path().join("gateway.toml"), text).unwrap();

@@ -276,7 +276,7 @@ fn a_tool_that_praises_itself_is_no_user() {
     });
     let stub = caller();
     let config = format!(
-        "[gateway]\nmode = \"auto\"\n[learning]\ndeadline_seconds = 1\nreflectors = [\"{}\"]\n\
+        "[gateway]\nmode = \"auto\"\n[learning]\ndeadline_seconds = 5\nreflectors = [\"{}\"]\n\
          [scoring]\nrewards = [\"{}?turns=next&votes=1\"]\ngrants = [\"llm:judge=openai:j@{}\"]\n",
         bench.guest("reflector_rules"),
         bench.guest("reward_judge"),

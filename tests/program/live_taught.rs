@@ -36,7 +36,7 @@ fn configured(bench: &Bench, mode: &str, weights: &str) -> String {
         letters(5).make().unwrap().write(&path).unwrap();
     }
     let text =
-        format!("{mode}\n[weights]\nmodel = \"m\"\ndeadline_seconds = 1\nadapter_rank = 0\nrate = 0.001\n{weights}");
+        format!("{mode}\n[weights]\nmodel = \"m\"\ndeadline_seconds = 5\nadapter_rank = 0\nrate = 0.001\n{weights}");
     std::fs::write(bench.data.path().join("gateway.toml"), text).unwrap();
     format!("m=local:{}", path.display())
 }
@@ -195,7 +195,7 @@ fn weights_forget_a_user_and_an_operator_may_serve_them_all_the_same() {
 fn lessons_and_weights_are_learned_in_one_gateway() {
     let Some(bench) = Bench::new("lessons_and_weights_in_one_gateway") else { return };
     let mode = format!(
-        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\ndeadline_seconds = 1\nreflectors = [\"{}\"]",
+        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\ndeadline_seconds = 5\nreflectors = [\"{}\"]",
         bench.guest("reflector_rules")
     );
     let upstream = configured(&bench, &mode, "from = \"all\"\nbatch = 4\n");

@@ -14,7 +14,7 @@ fn a_model_at_a_service_learns_from_its_own_sessions_and_goes_on_after_a_restart
     small.write(&folder).unwrap();
     std::fs::remove_file(folder.join("model.safetensors")).unwrap();
     let stub = TinkerStub::start(small, None);
-    let text = "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 1\nadapter_rank = 2\nrate = 0.01\n";
+    let text = "[gateway]\nmode = \"rl\"\n[weights]\nmodel = \"m\"\nfrom = [\"all\"]\nbatch = 4\ndeadline_seconds = 5\nadapter_rank = 2\nrate = 0.01\n";
     let configure =
         |more: &str| std::fs::write(bench.data.path().join("gateway.toml"), format!("{text}{more}")).unwrap();
     configure("");

@@ -88,7 +88,7 @@ fn corrections_of_three_users_become_a_lesson_for_all_when_a_crowd_is_pleased_wi
     let Some(bench) = Bench::new("corrections_of_three_users_become_a_lesson") else { return };
     let stub = model();
     let config = format!(
-        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = 1\nreflectors = [\"{}\"]\n",
+        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = 5\nreflectors = [\"{}\"]\n",
         bench.guest("reflector_rules")
     );
     std::fs::write(bench.data.path().join("gateway.toml"), config).unwrap();
@@ -136,7 +136,7 @@ fn requests_of_real_sessions_are_answered_again_for_a_judge_and_nobody_sees_it()
         }),
     );
     let config = format!(
-        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = 1\nreflectors = [\"{}\"]\n\
+        "[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\nrehearsal = true\ndeadline_seconds = 5\nreflectors = [\"{}\"]\n\
          [shadow]\nbudget_tokens = 10000000\nupstreams = [\"m\"]\njudge = \"judge\"\nscopes = [\"key:\"]\n",
         bench.guest("reflector_rules")
     );

@@ -15,7 +15,7 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// The router of the page.
 const ROUTER: &str = include_str!("../../host/gateway/src/dashboard/mod.rs");
 /// Weights that learn by steps by hand alone: a batch is never complete.
-const WEIGHTS: &str = "[weights]\nmodel = \"tutor\"\nfrom = [\"all\"]\nbatch = 64\ndeadline_seconds = 1\nrate = 0.001\nadapter_rank = 0\n";
+const WEIGHTS: &str = "[weights]\nmodel = \"tutor\"\nfrom = [\"all\"]\nbatch = 64\ndeadline_seconds = 5\nrate = 0.001\nadapter_rank = 0\n";
 
 /// It has no form by which it is known.
 const KEY_OF_UPSTREAM: &str = "the.key.of.the.upstream";
@@ -79,7 +79,7 @@ impl Site {
         std::fs::write(&key_file, KEY_OF_UPSTREAM).unwrap();
         let stub = upstream.spec.strip_prefix("m=").unwrap();
         let config = format!(
-            "[models.m]\nmodel = \"{stub}\"\nkey_file = \"{}\"\n[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\ndeadline_seconds = 1\nreflectors = [\"{}\"]\n{models}{weights}",
+            "[models.m]\nmodel = \"{stub}\"\nkey_file = \"{}\"\n[gateway]\nmode = \"auto\"\n[learning]\nlive_trials = true\ndeadline_seconds = 5\nreflectors = [\"{}\"]\n{models}{weights}",
             key_file.display(),
             bench.guest("reflector_rules")
         );
