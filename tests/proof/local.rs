@@ -13,7 +13,7 @@ fn played(bench: &Bench) -> (String, PathBuf) {
     (folder, bench.proved("proof", &[]))
 }
 
-fn model(bench: &Bench, name: &str, seed: u64) -> String {
+pub(crate) fn model(bench: &Bench, name: &str, seed: u64) -> String {
     let folder = bench.data.path().join(name);
     TinyModel { seed, context: 64, ..TinyModel::default() }.make().unwrap().write(&folder).unwrap();
     folder.display().to_string()

@@ -15,6 +15,7 @@ mod compiled;
 #[path = "../common/guests.rs"]
 mod guests;
 
+mod adapter;
 mod forging;
 mod honest;
 mod local;

@@ -141,8 +141,8 @@ pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, 
 pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial, is_interpreted};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use proof::{
-    Proof, ProofError, ProveRequest, Proved, Sample, Signature, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest,
-    prove, verify,
+    Proof, ProofError, ProveRequest, Proved, ProvedAdapter, Sample, Signature, Statement, VERIFY_CONCURRENCY, Verified,
+    VerifyRequest, prove, verify,
 };
 pub use replay::{
     Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRecords, ReplayedRun, Tally, replay,

@@ -124,6 +124,11 @@ pub fn folder_name(folder: &Path) -> String {
     named.unwrap_or_else(|| "local".to_owned())
 }
 
+/// The digest of the weights that answered, from the version of a local model: `WEIGHTS+FORMAT`.
+pub(crate) fn weights_of(version: &str) -> &str {
+    version.split_once('+').map_or(version, |(weights, _)| weights)
+}
+
 /// Opens models from texts, all under one budget.
 pub struct ModelFactory {
     settings: ModelSettings,
@@ -353,20 +358,9 @@ impl ModelFactory {
 
     /// The local model of a folder. `number`: that of the weights in answers.
     pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
-        self.local_named(folder, &folder_name(Path::new(folder)), number, events)
-    }
-
-    /// The same under another name.
-    pub(crate) fn local_named(
-        &self,
-        folder: &str,
-        name: &str,
-        number: u64,
-        events: &dyn EventSink,
-    ) -> Result<Arc<LocalModel>, AppError> {
         let model = read_folder(Path::new(folder), &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
-        Ok(model.open_version(number, name, &device)?)
+        Ok(model.open_version(number, &folder_name(Path::new(folder)), &device)?)
     }
 
     /// The policy model.

@@ -2,7 +2,7 @@
 
 use crate::AppError;
 use crate::live::LearnedPlace;
-use crate::models::ModelFactory;
+use crate::models::{ModelFactory, weights_of};
 use crate::watched_folder::WatchedFolder;
 use clawhost_gateway::{ModelSource, OwnSources};
 use clawhost_model::{AdapterFolder, LocalModel};
@@ -34,11 +34,6 @@ struct Own {
     opened: Option<(String, ModelSource)>,
     /// How often it was opened.
     count: u64,
-}
-
-/// The digest of the weights of a model's identity: `WEIGHTS+FORMAT`.
-fn weights_of(version: &str) -> &str {
-    version.split_once('+').map_or(version, |(weights, _)| weights)
 }
 
 /// Opens the adapter of a scope.

@@ -10,9 +10,11 @@ pub(crate) const MANIFEST: &str = "manifest.json";
 
 const RUNS: &str = "runs.json.zst";
 const LEARNING: &str = "learning.json.zst";
+const ADAPTER_SETTINGS: &str = "adapter/adapter_config.json.zst";
+const ADAPTER_WEIGHTS: (&str, &str) = ("adapter/", ".safetensors.zst");
 const PLUGIN: (&str, &str) = ("plugins/", ".wasm.zst");
 const EPISODES: (&str, &str) = ("episodes/", ".jsonl.zst");
-/// Digits of the number of a part of the episodes.
+/// Digits of the number of a part.
 const DIGITS: usize = 6;
 
 /// The name of an entry. Entries are in this order.
@@ -22,6 +24,10 @@ pub enum EntryName {
     Runs,
     /// What was learned, and the reports of it.
     Learning,
+    /// The settings of the adapter that was learned, as PEFT writes them.
+    AdapterSettings,
+    /// A part of the adapter's weights, in safetensors, from 0.
+    AdapterWeights(u32),
     /// A component, by its digest.
     Plugin(Digest),
     /// A part of the episodes, in the order of the runs, from 0.
@@ -38,6 +44,8 @@ impl fmt::Display for EntryName {
         match self {
             Self::Runs => f.write_str(RUNS),
             Self::Learning => f.write_str(LEARNING),
+            Self::AdapterSettings => f.write_str(ADAPTER_SETTINGS),
+            Self::AdapterWeights(part) => write!(f, "{}{part:0DIGITS$}{}", ADAPTER_WEIGHTS.0, ADAPTER_WEIGHTS.1),
             Self::Plugin(digest) => write!(f, "{}{}{}", PLUGIN.0, digest.hex(), PLUGIN.1),
             Self::Episodes(part) => write!(f, "{}{part:0DIGITS$}{}", EPISODES.0, EPISODES.1),
         }
@@ -52,8 +60,10 @@ impl FromStr for EntryName {
         let found = match text {
             RUNS => Some(Self::Runs),
             LEARNING => Some(Self::Learning),
+            ADAPTER_SETTINGS => Some(Self::AdapterSettings),
             _ => inside(PLUGIN)
                 .and_then(|hex| format!("sha256:{hex}").parse().ok().map(Self::Plugin))
+                .or_else(|| inside(ADAPTER_WEIGHTS)?.parse().ok().map(Self::AdapterWeights))
                 .or_else(|| inside(EPISODES)?.parse().ok().map(Self::Episodes)),
         };
         // Each entry has one name: `+1` and `000001` are the same number.
@@ -81,8 +91,10 @@ mod tests {
     #[test]
     fn every_name_is_one_of_a_closed_set() {
         let plugin = EntryName::Plugin(Digest::of(b"component"));
-        for name in [EntryName::Runs, EntryName::Learning, plugin, EntryName::Episodes(0), EntryName::Episodes(65_535)]
-        {
+        let adapter = [EntryName::AdapterSettings, EntryName::AdapterWeights(0), EntryName::AdapterWeights(12)];
+        let others =
+            [EntryName::Runs, EntryName::Learning, plugin, EntryName::Episodes(0), EntryName::Episodes(65_535)];
+        for name in adapter.into_iter().chain(others) {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
         for odd in [
@@ -92,6 +104,8 @@ mod tests {
             "episodes/1.jsonl.zst",
             "episodes/+00001.jsonl.zst",
             "episodes/../../x.jsonl.zst",
+            "adapter/1.safetensors.zst",
+            "adapter/adapter_model.safetensors.zst",
             "plugins/.wasm.zst",
             "plugins/ABCD.wasm.zst",
             "RUNS.json.zst",

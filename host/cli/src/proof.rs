@@ -7,7 +7,9 @@ use crate::exit::{Exit, HELP};
 use crate::signals::{Stopping, cancel_on_signal};
 use crate::terminal::Progress;
 use clap::Args;
-use clawhost_app::{AppError, Proof, ProveRequest, Proved, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest};
+use clawhost_app::{
+    AppError, Proof, ProveRequest, Proved, ProvedAdapter, Statement, VERIFY_CONCURRENCY, Verified, VerifyRequest,
+};
 use clawhost_core::{counted, escaped, thousands};
 use clawhost_registry::{Trust, read_key};
 use std::io::Write;
@@ -92,12 +94,22 @@ pub(crate) async fn prove(context: &Context, args: &ProveArgs) -> anyhow::Result
         crate::terminal::json(&serde_json::json!({ "format": 1, "proved": proved }))?;
         return Ok(Exit::Ok);
     }
-    let Proved { run, bundled_as, file, bytes, digest, episodes, digests_only, components, signature } = proved;
+    let Proved { run, bundled_as, file, bytes, digest, episodes, digests_only, components, adapter, signature } =
+        proved;
     let mut out = crate::terminal::stdout();
     writeln!(out, "{}{run}, as {bundled_as}", row("proved"))?;
     writeln!(out, "{}{} ({})", row("bundle"), file.display(), size(bytes))?;
     writeln!(out, "{}{digest}", row("digest"))?;
     writeln!(out, "{}{}, {}", row("contains"), counted(episodes, "episode"), counted(components, "component"))?;
+    match adapter {
+        Some(ProvedAdapter::Packed { weights, bytes }) => {
+            writeln!(out, "{}{}, for weights {}", row("adapter"), size(bytes), weights.short())?;
+        }
+        Some(ProvedAdapter::LeftOut { why }) => {
+            writeln!(out, "{}not packed: {}", row("adapter"), escaped(&why, TEXT))?;
+        }
+        None => {}
+    }
     if let Some(signature) = signature {
         writeln!(out, "{}{}", row("signature"), signature.display())?;
     }

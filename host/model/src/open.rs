@@ -109,17 +109,42 @@ impl ModelFolder {
         Ok((model, layer))
     }
 
-    /// The weights that learning begins with, and which of them learn, after a check of this machine's memory. All weights: an
-    /// adapter in the folder is merged first. An adapter: the one in the folder, else a fresh one.
+    /// The model as learning begins with it: where all weights learn, an adapter in the folder is merged; where an adapter learns, it is the one in
+    /// the folder, else a fresh one.
     ///
     /// # Errors
-    /// The adapter's settings are invalid or differ from those of the folder's, or the machine lacks memory.
+    /// The adapter's settings are invalid or differ from those of the folder's.
+    pub fn before_learning(&self, learned: Learned) -> Result<Self, LocalModelError> {
+        Ok(Self { weights: self.beginning(learned)?.0, ..self.clone() })
+    }
+
+    /// The model with an adapter, which replaces the one that it has.
+    ///
+    /// # Errors
+    /// The adapter belongs to another model.
+    pub fn with_adapter(&self, adapter: &AdapterFolder) -> Result<Self, LocalModelError> {
+        Ok(Self { weights: adapter.attach(&self.weights)?, ..self.clone() })
+    }
+
+    /// The weights that learning begins with, and which of them learn, after a check of this machine's memory.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::before_learning`], or the machine lacks memory.
     pub(crate) fn learned_weights(
         &self,
         learned: Learned,
         device: &ComputeDevice,
     ) -> Result<(HostDecoder, Trained), LocalModelError> {
-        let (weights, trained) = match learned {
+        let (weights, trained) = self.beginning(learned)?;
+        if device.is_processor() {
+            let (all, learned) = counted(&weights, trained);
+            memory::check("learning", memory::of_learning(all, learned))?;
+        }
+        Ok((weights, trained))
+    }
+
+    fn beginning(&self, learned: Learned) -> Result<(HostDecoder, Trained), LocalModelError> {
+        Ok(match learned {
             Learned::Full => (self.weights.merged(), Trained::Full),
             Learned::Adapter(wanted) if self.weights.has_adapter() => {
                 let found = AdapterFolder::of(&self.weights, "")?.settings;
@@ -137,12 +162,7 @@ impl ModelFolder {
                 (self.weights.clone(), Trained::Adapters)
             }
             Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
-        };
-        if device.is_processor() {
-            let (all, learned) = counted(&weights, trained);
-            memory::check("learning", memory::of_learning(all, learned))?;
-        }
-        Ok((weights, trained))
+        })
     }
 
     /// The memory in bytes that a step needs on the processor, when these weights learn while they serve: the loaded weights, learning, the states of the

@@ -125,8 +125,12 @@ pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModel
     // A file of nothing but holes can be larger than the memory: its size is checked before it is read.
     let (_, size) = clawhost_files::open(path, u64::MAX).map_err(failed)?;
     memory::check(&path.display().to_string(), size.saturating_mul(LOADED))?;
-    let bytes = clawhost_files::read(path, size).map_err(failed)?;
-    let tensors = SafeTensors::deserialize(&bytes)
+    read_bytes(path, &clawhost_files::read(path, size).map_err(failed)?, found)
+}
+
+/// Reads the bytes of a file of weights into `found`. `path`: what errors call them.
+pub(crate) fn read_bytes(path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), LocalModelError> {
+    let tensors = SafeTensors::deserialize(bytes)
         .map_err(|error| file(path, format!("no safetensors ({error}); is the download complete?")))?;
     for (name, view) in tensors.tensors() {
         let values = floats(&name, &view)?;

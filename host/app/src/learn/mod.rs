@@ -17,6 +17,7 @@ mod weights;
 pub use curve::training as training_curve;
 pub use pace::{Known, Pace};
 pub use turns::iterations as learning_iterations;
+pub(crate) use weights::learned_by;
 
 use crate::events::{Event, EventSink, Warning, Watch};
 use crate::playbooks::Beginning;
@@ -307,9 +308,14 @@ fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>)
     }
 }
 
+/// Where a run writes its weights. `out`: where its specification says.
+pub(crate) fn output_of(workspace: &Workspace, out: Option<&str>, run: &RunId) -> PathBuf {
+    out.map_or_else(|| workspace.folder().join(LEARNED), |out| Path::new(out).to_owned()).join(&run.0)
+}
+
 /// The run's own folder. It must exist if the run is resumed.
 fn folder(workspace: &Workspace, out: Option<&str>, run: &RunId, is_resumed: bool) -> Result<PathBuf, AppError> {
-    let folder = out.map_or_else(|| workspace.folder().join(LEARNED), |out| Path::new(out).to_owned()).join(&run.0);
+    let folder = output_of(workspace, out, run);
     if is_resumed && !folder.exists() {
         return Err(RequestError::OutGone { out: folder.display().to_string() }.into());
     }

@@ -66,20 +66,26 @@ fn objective(weights: &WeightsSpec, max_tokens: u32, max_turns: u32) -> Result<P
     Ok(gradient)
 }
 
+/// Which weights of its model a run trains.
+///
+/// # Errors
+/// The specification names a projection that is unknown.
+pub(crate) fn learned_by(spec: &RunSpec, weights: &WeightsSpec) -> Result<Learned, AppError> {
+    let Some(adapter) = &weights.adapter else { return Ok(Learned::Full) };
+    Ok(Learned::Adapter(AdapterSettings {
+        rank: adapter.rank as usize,
+        alpha: adapter.alpha,
+        targets: match adapter.targets.as_slice() {
+            [] => Targets::ALL,
+            names => Targets::named(names.iter().map(String::as_str))
+                .map_err(|error| RequestError::Other(error.to_string()))?,
+        },
+        seed: spec.play.seed,
+    }))
+}
+
 fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<LearningSettings, AppError> {
-    let learned = match &weights.adapter {
-        None => Learned::Full,
-        Some(adapter) => Learned::Adapter(AdapterSettings {
-            rank: adapter.rank as usize,
-            alpha: adapter.alpha,
-            targets: match adapter.targets.as_slice() {
-                [] => Targets::ALL,
-                names => Targets::named(names.iter().map(String::as_str))
-                    .map_err(|error| RequestError::Other(error.to_string()))?,
-            },
-            seed: spec.play.seed,
-        }),
-    };
+    let learned = learned_by(spec, weights)?;
     let rule = match weights.optimizer {
         Optimizer::Muon => Rule::Muon,
         Optimizer::AdamW => Rule::AdamW,

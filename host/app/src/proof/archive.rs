@@ -1,15 +1,19 @@
 //! Compares the entries of a bundle with its manifest, and the manifest with the rows.
 
 use super::ProofError;
+use super::adapter::packed_adapter;
 use super::claim::{Claim, LearnedClaim, document};
 use super::part::Checked;
 use clawhost_bundle::{Bundle, BundleError, BundledRun, EntryName};
 use clawhost_core::{Digest, Discrepancy, RunKind};
+use clawhost_model::AdapterFolder;
 
 /// What was read of a bundle before its episodes.
 pub(super) struct Opened {
     pub(super) claim: Claim,
     pub(super) learned: LearnedClaim,
+    /// The adapter that it learned.
+    pub(super) adapter: Option<AdapterFolder>,
 }
 
 /// Checks every entry against the manifest. Returns those that were changed: nothing is read from such a bundle.
@@ -48,7 +52,14 @@ pub(super) fn open(bundle: &Bundle) -> Result<Opened, ProofError> {
         RunKind::Learn => document(EntryName::Learning, &bundle.read(EntryName::Learning)?)?,
         _ => LearnedClaim::default(),
     };
-    Ok(Opened { claim, learned })
+    Ok(Opened { claim, learned, adapter: packed_adapter(bundle)? })
+}
+
+/// An adapter belongs to a claim about it, and the other way round.
+pub(super) fn adapter_unlike(Opened { learned, adapter, .. }: &Opened) -> Option<Discrepancy> {
+    let words = |is_there: bool| if is_there { "there" } else { "missing" }.to_owned();
+    let record = EntryName::AdapterSettings.to_string();
+    Discrepancy::between(&record, "the adapter", words(adapter.is_some()), words(learned.adapter.is_some()))
 }
 
 /// The differences between the manifest's list of runs and the rows with their episodes. A sample is drawn from that list.

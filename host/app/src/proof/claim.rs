@@ -5,7 +5,7 @@
 use super::ProofError;
 use clawhost_bundle::EntryName;
 use clawhost_core::{Digest, RunId, RunKind, RunRow, RunState, SpecDocument, Usage};
-use clawhost_learning::ServedPlaybooks;
+use clawhost_learning::{ServedPlaybooks, TestPhase};
 use clawhost_play::{Basis, Conditions};
 use clawhost_run_config::RunSpec;
 use serde::de::DeserializeOwned;
@@ -106,6 +106,14 @@ impl Claim {
         phase.phase_of(&self.run.id)
     }
 
+    /// The test phases, with their rows and their conditions.
+    pub(super) fn tests(&self) -> impl Iterator<Item = (&ClaimedRun, TestPhase, Conditions)> {
+        self.phases.iter().filter_map(|row| {
+            let conditions = row.conditions()?;
+            Some((row, TestPhase::of(self.phase_name(&row.id)?, &conditions)?, conditions))
+        })
+    }
+
     /// The specification of the run. `None`: it cannot be read.
     pub(super) fn spec(&self) -> Option<RunSpec> {
         RunSpec::from_document(self.run.config.0.clone()).ok()
@@ -121,6 +129,17 @@ pub(super) struct LearnedClaim {
     /// The playbooks that the test compared, if the harness learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) playbooks: Option<ServedPlaybooks>,
+    /// The adapter in the bundle, if weights learned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) adapter: Option<ClaimedAdapter>,
+}
+
+/// An adapter in a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimedAdapter {
+    /// The digest of the model's weights with it: those that answered the test after learning.
+    pub(super) weights: Digest,
 }
 
 /// Reads a document of a bundle.

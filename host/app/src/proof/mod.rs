@@ -4,6 +4,7 @@
 //! machine, plays its episodes again, computes every number of the claim from them, and says what was computed again, what was only
 //! recorded, and what no file can show. It needs no data folder and writes nothing. The format is in `host/PROOF.md`.
 
+mod adapter;
 mod archive;
 mod claim;
 mod components;
@@ -20,6 +21,7 @@ mod statistics;
 mod verify;
 mod words;
 
+pub use adapter::ProvedAdapter;
 pub use error::ProofError;
 pub use pack::{ProveRequest, Proved, prove};
 pub use report::{Proof, Statement, Verified};

@@ -1,9 +1,11 @@
 //! Packs a run.
 
 use super::ProofError;
-use super::claim::{Claim, ClaimedRun, LearnedClaim};
+use super::adapter::{AfterLearning, ProvedAdapter, learned_adapter, parts};
+use super::claim::{Claim, ClaimedAdapter, ClaimedRun, LearnedClaim};
 use super::episodes::{Packed, canonical};
 use crate::events::{Event, EventSink};
+use crate::models::weights_of;
 use crate::runs::find_run;
 use crate::stored::StoredEpisodes;
 use crate::{AppError, Workspace};
@@ -61,6 +63,8 @@ pub struct Proved {
     pub digests_only: u64,
     /// Components in it.
     pub components: u64,
+    /// The adapter that its weights learned. `None`: the run learned none.
+    pub adapter: Option<ProvedAdapter>,
     /// The file of the signature. `None`: it is not signed.
     pub signature: Option<PathBuf>,
 }
@@ -86,7 +90,11 @@ pub async fn prove(
         Packing { workspace, reader: &*reader, cancel, events, builder: Builder::default(), run: row.id.clone() };
     let (claim, counts) = packing.runs(&row, &spec, request.include_private).await?;
     let components = packing.components(&claim)?;
-    let (episodes, digests_only) = packing.episodes(&row, &claim, request.include_private)?;
+    let PackedEpisodes { episodes, digests_only, tested } = packing.episodes(&row, &claim, request.include_private)?;
+    let adapter = match row.kind {
+        RunKind::Learn => packing.learned((&row.id, &spec), &tested).await?,
+        _ => None,
+    };
     let runs = claim.rows().zip(counts);
     let runs = runs.map(|(row, episodes)| BundledRun { id: row.id.clone(), kind: row.kind, episodes }).collect();
     let head = Head { program: PROGRAM.to_owned(), engine: ENGINE_MAJOR, private: request.include_private, runs };
@@ -104,7 +112,17 @@ pub async fn prove(
         episodes,
         digests_only,
         components,
+        adapter,
     })
+}
+
+/// What was packed of the episodes of a run.
+struct PackedEpisodes {
+    episodes: u64,
+    /// How many of them are digests alone.
+    digests_only: u64,
+    /// The weights of local models that answered the test after learning.
+    tested: BTreeSet<Digest>,
 }
 
 /// Writes a file completely or not at all.
@@ -151,7 +169,7 @@ impl Packing<'_> {
         Ok(self.builder.add(name, text.as_bytes())?)
     }
 
-    /// The rows of the run and its phases, with the number of episodes of each; and what was learned.
+    /// The rows of the run and its phases, with the number of episodes of each.
     async fn runs(
         &mut self,
         row: &RunRow,
@@ -194,15 +212,30 @@ impl Packing<'_> {
             counts = vec![self.reader.tally(&row.id, 0)?.episodes];
         }
         self.add_text(EntryName::Runs, &canonical_json(&serde_json::json!(claim)), || row.id.to_string())?;
-        if row.kind == RunKind::Learn {
-            let learned = self.learned(&row.id).await?;
-            let text = canonical_json(&serde_json::json!(learned));
-            self.add_text(EntryName::Learning, &text, || format!("what {} learned", row.id))?;
-        }
         Ok((claim, counts))
     }
 
-    async fn learned(&self, run: &RunId) -> Result<LearnedClaim, AppError> {
+    /// What the run learned. `tested`: the weights that answered the test after learning.
+    async fn learned(
+        &mut self,
+        (run, spec): (&RunId, &RunSpec),
+        tested: &BTreeSet<Digest>,
+    ) -> Result<Option<ProvedAdapter>, AppError> {
+        let adapter = learned_adapter(self.workspace, (run, spec), tested)?;
+        let mut learned = self.reports(run).await?;
+        if let Some((ProvedAdapter::Packed { weights, .. }, Some([settings, of_weights]))) = &adapter {
+            learned.adapter = Some(ClaimedAdapter { weights: *weights });
+            self.builder.add(EntryName::AdapterSettings, settings).map_err(ProofError::from)?;
+            for (name, part) in parts(of_weights) {
+                self.builder.add(name, part).map_err(ProofError::from)?;
+            }
+        }
+        let text = canonical_json(&serde_json::json!(learned));
+        self.add_text(EntryName::Learning, &text, || format!("what {run} learned"))?;
+        Ok(adapter.map(|(adapter, _)| adapter))
+    }
+
+    async fn reports(&self, run: &RunId) -> Result<LearnedClaim, AppError> {
         let store = self.workspace.store();
         let mut iterations = store.iterations(run).await?;
         for iteration in &mut iterations {
@@ -213,7 +246,7 @@ impl Packing<'_> {
         }
         let checkpoint = store.last_checkpoint(run).await?;
         let playbooks = checkpoint.and_then(|(_, state)| ServedPlaybooks::of_checkpoint(&state));
-        Ok(LearnedClaim { iterations, playbooks })
+        Ok(LearnedClaim { iterations, playbooks, adapter: None })
     }
 
     /// The components that play and judge the episodes, and the reflectors of the specification as far as they are kept. Returns their number.
@@ -237,14 +270,15 @@ impl Packing<'_> {
         Ok(components)
     }
 
-    /// The episodes of all rows. Returns their number, and how many of them are digests alone.
-    fn episodes(&mut self, row: &RunRow, claim: &Claim, include_private: bool) -> Result<(u64, u64), AppError> {
+    /// The episodes of all rows.
+    fn episodes(&mut self, row: &RunRow, claim: &Claim, include_private: bool) -> Result<PackedEpisodes, AppError> {
         let packed = match (include_private, claim.prompt_left_out) {
             (true, _) => Packed::Whole,
             (false, None) => Packed::WithoutReferences,
             (false, Some(_)) => Packed::Digests,
         };
         let total = self.reader.tally(&row.id, 0)?.episodes;
+        let (after, mut tested) = (AfterLearning::of(claim), BTreeSet::new());
         let (mut part, mut text, mut in_part, mut done) = (0, String::new(), 0, 0);
         let played: Vec<&ClaimedRun> = match row.kind {
             RunKind::Learn => claim.phases.iter().collect(),
@@ -263,6 +297,8 @@ impl Packing<'_> {
                 }
                 let group = canonical(group, &of.id);
                 found += group.len() as u64;
+                let answered = group.iter().filter(|one| after.has(one)).map(|one| &one.policy.model.version);
+                tested.extend(answered.filter_map(|version| weights_of(version).parse::<Digest>().ok()));
                 contents.extend(group.iter().map(|one| (one.group(), one.index, content_digest(one))));
                 for line in packed.lines(group) {
                     text.push_str(&line.text());
@@ -281,7 +317,8 @@ impl Packing<'_> {
         if in_part > 0 {
             self.part(part, &text)?;
         }
-        Ok((done, if packed == Packed::Digests { done } else { 0 }))
+        let digests_only = if packed == Packed::Digests { done } else { 0 };
+        Ok(PackedEpisodes { episodes: done, digests_only, tested })
     }
 
     fn part(&mut self, part: u32, text: &str) -> Result<(), ProofError> {

@@ -1,6 +1,7 @@
 //! Checks a part of the episodes: decodes, compares with the run, plays again, judges again.
 
 use super::ProofError;
+use super::adapter::TestedWeights;
 use super::components::{Components, Published};
 use super::episodes::{DigestOnly, Line};
 use super::playbook::ShownPlaybooks;
@@ -22,6 +23,8 @@ pub(super) struct Against {
     /// Models that answer again, because they compute and need nothing else.
     pub(super) answering: Vec<Arc<dyn Llm>>,
     pub(super) playbooks: Option<ShownPlaybooks>,
+    /// The weights that answered the test after learning, where the bundle has an adapter.
+    pub(super) weights: Option<TestedWeights>,
     /// `None`: everything is played again.
     pub(super) drawn: Option<Drawn>,
     pub(super) episode_bytes: usize,
@@ -158,6 +161,7 @@ impl Against {
             Some(Err(unlike)) => checked.found.push(unlike),
             None => {}
         }
+        checked.found.extend(self.weights.as_ref().and_then(|weights| weights.check(&episode)));
         if let Some(why) = why_not {
             checked.replay.episodes.not_replayed += 1;
             *checked.not_replayed.entry(why).or_default() += 1;

@@ -24,13 +24,11 @@ impl ShownPlaybooks {
     /// `None`: no playbook was learned.
     pub(super) fn of(claim: &Claim, learned: &LearnedClaim) -> Option<Self> {
         let [before, after] = learned.playbooks.as_ref()?.views(claim.spec()?.token_budget).map(UniformPlaybook);
-        let phase = |row: &super::claim::ClaimedRun| {
-            let conditions = row.conditions()?;
-            let test = TestPhase::of(claim.phase_name(&row.id)?, &conditions)?;
+        let phases = claim.tests().map(|(row, test, conditions)| {
             let phase = Phase { test, members: conditions.group.max(1), first_group: conditions.first_group };
-            Some((row.id.clone(), phase))
-        };
-        Some(Self { before, after, phases: claim.phases.iter().filter_map(phase).collect() })
+            (row.id.clone(), phase)
+        });
+        Some(Self { before, after, phases: phases.collect() })
     }
 
     /// Compares what a test episode was shown with the playbook of its side. `None`: it is no test episode of a side, or never began.

@@ -5,7 +5,7 @@ use super::components::Components;
 use super::part::{Checked, OfRun};
 use crate::replay::records::{learned_root, specified};
 use clawhost_core::{Digest, Discrepancy, RunId, RunKind, content_root, recorded_root};
-use clawhost_learning::{Evaluation, GateAgain, RecordedPhase, Splits, TestPhase, evaluate_again, is_training_phase};
+use clawhost_learning::{Evaluation, GateAgain, RecordedPhase, Splits, evaluate_again, is_training_phase};
 use clawhost_play::{Basis, Conditions, check_run, range};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -254,11 +254,7 @@ fn evaluated(
     components: &Components,
     phases: &BTreeMap<String, RecordedPhase>,
 ) -> Result<Option<Evaluation>, String> {
-    let tests = claim.phases.iter().filter(|row| {
-        let name = claim.phase_name(&row.id);
-        name.zip(row.conditions()).is_some_and(|(name, conditions)| TestPhase::of(name, &conditions).is_some())
-    });
-    let Some(basis) = tests.filter_map(ClaimedRun::basis).next() else { return Ok(None) };
+    let Some(basis) = claim.tests().find_map(|(row, ..)| row.basis()) else { return Ok(None) };
     let own = claim.run.conditions().ok_or("its basis cannot be read")?;
     let environments = components.environments(&basis)?;
     let rules = components.rules(&basis)?;

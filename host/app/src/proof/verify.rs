@@ -1,5 +1,6 @@
 //! Verifies a bundle.
 
+use super::adapter::TestedWeights;
 use super::components::{Components, bases};
 use super::local::local_models;
 use super::part::{Against, Checked};
@@ -13,7 +14,7 @@ use crate::events::{Event, EventSink};
 use crate::workspace::existing_cache;
 use crate::{AppError, HostSettings, ModelSettings, SystemClock, host};
 use clawhost_bundle::{Bundle, EntryName};
-use clawhost_core::{Discrepancy, Llm, LlmIdentity, RunKind};
+use clawhost_core::{Discrepancy, Llm, RunKind};
 use clawhost_engine::ENGINE_MAJOR;
 use clawhost_follower::{Follower, RandomPlayer};
 use clawhost_play::{Cancel, PlayError, ReplayOutcome};
@@ -98,9 +99,11 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         changed.extend(signature.differences());
         return Ok(refused(&bundle, changed, signature));
     }
-    let archive::Opened { claim, learned } = archive::open(&bundle)?;
-    let local = local_models(request, &claim, events)?;
-    let given: Vec<LlmIdentity> = local.iter().map(|model| model.identity()).collect();
+    let opened = archive::open(&bundle)?;
+    let local = local_models(request, &opened, events)?;
+    let mut about_adapter: Vec<Discrepancy> = archive::adapter_unlike(&opened).into_iter().collect();
+    about_adapter.extend(local.found);
+    let archive::Opened { claim, learned, .. } = opened;
     // Components of any kind may be in it.
     let cache = request.data.as_deref().map(existing_cache).transpose()?.flatten();
     let host = host::host(&HostSettings { allow_interpreters: true, ..request.host.clone() }, Path::new(""), cache)?;
@@ -120,8 +123,12 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     let against = Arc::new(Against {
         components,
         runs,
-        answering: [Arc::new(Follower) as Arc<dyn Llm>, Arc::new(RandomPlayer)].into_iter().chain(local).collect(),
+        answering: [Arc::new(Follower) as Arc<dyn Llm>, Arc::new(RandomPlayer)]
+            .into_iter()
+            .chain(local.answering)
+            .collect(),
         playbooks: ShownPlaybooks::of(&claim, &learned),
+        weights: TestedWeights::of(&claim, &learned),
         drawn,
         episode_bytes: host.limits().episode_bytes,
         clock: Arc::new(SystemClock::default()),
@@ -132,9 +139,11 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
     differences.extend(std::mem::take(&mut checked.found));
     differences.extend(numbers.found.iter().cloned());
     differences.extend(differing(&mut checked));
+    differences.extend(about_adapter);
     differences.extend(signature.differences());
     differences.sort();
     differences.dedup();
+    let packed = learned.adapter.as_ref().filter(|_| !local.has_adapter);
     let replay = &checked.replay;
     let is_whole = replay.episodes.not_replayed + replay.verdicts.not_replayed == 0;
     let proof = match (differences.is_empty(), is_whole) {
@@ -154,9 +163,9 @@ pub async fn verify(request: &VerifyRequest, cancel: &Cancel, events: &dyn Event
         episodes: replay.episodes.all() + checked.not_drawn,
         replay: replay.episodes,
         verdicts: replay.verdicts,
-        recomputed: words::recomputed(&checked, &numbers),
+        recomputed: words::recomputed(&checked, &numbers, local.has_adapter),
         replayed: words::replayed(&checked),
-        recorded_only: words::recorded_only(&checked, &numbers, (claim.run.kind, &given)),
+        recorded_only: words::recorded_only(&checked, &numbers, (claim.run.kind, &local.given), packed),
         not_provable: words::not_provable(&checked),
         differences,
         not_replayed: checked.not_replayed.iter().map(|(why, count)| statement(why.clone(), *count)).collect(),

@@ -1,5 +1,6 @@
 //! The statements of a verification, in four classes, and the sentence at its end.
 
+use super::claim::ClaimedAdapter;
 use super::part::{Answers, Checked, named};
 use super::report::{Proof, Statement, Verified};
 use super::signature::Signature;
@@ -17,7 +18,7 @@ fn equal(tally: &Tally) -> u64 {
 }
 
 /// Computed again from the episodes.
-pub(super) fn recomputed(checked: &Checked, numbers: &Recomputed) -> Vec<Statement> {
+pub(super) fn recomputed(checked: &Checked, numbers: &Recomputed, has_adapter: bool) -> Vec<Statement> {
     let mut all = vec![
         statement("verdicts of rewards", equal(&checked.replay.verdicts)),
         statement("numbers of summaries and reports, with content roots and intervals", numbers.numbers),
@@ -30,6 +31,9 @@ pub(super) fn recomputed(checked: &Checked, numbers: &Recomputed) -> Vec<Stateme
     for (model, turns) in &checked.generated {
         let model = clawhost_core::escaped(model, MODEL);
         all.push(statement(format!("answers of the policy, generated again by {model}"), *turns));
+    }
+    if has_adapter {
+        all.push(statement("the learned weights, from the model that was given and the adapter in the bundle", None));
     }
     all
 }
@@ -53,8 +57,16 @@ pub(super) fn recorded_only(
     checked: &Checked,
     numbers: &Recomputed,
     (kind, given): (RunKind, &[LlmIdentity]),
+    adapter: Option<&ClaimedAdapter>,
 ) -> Vec<Statement> {
     let mut all = Vec::new();
+    if let Some(ClaimedAdapter { weights }) = adapter {
+        let weights = weights.short();
+        all.push(statement(
+            format!("that the adapter in the bundle gives the weights {weights}: that needs its model"),
+            None,
+        ));
+    }
     for model in given.iter().map(named).filter(|model| !checked.generated.contains_key(model)) {
         let model = clawhost_core::escaped(&model, MODEL);
         all.push(statement(

@@ -2,12 +2,13 @@
 
 use super::{AdapterSettings, Targets};
 use crate::chat_folder::JSON_BYTES;
-use crate::weight_files::{Found, Stored, file, read_file, serialised};
+use crate::folder::ADAPTER;
+use crate::weight_files::{Found, Stored, file, read_bytes, read_file, serialised};
 use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
 use clawhost_core::Digest;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
@@ -100,6 +101,11 @@ impl AdapterFolder {
     /// The files of an adapter, by the names that PEFT gives them.
     pub const FILES: [&str; 2] = [CONFIG, WEIGHTS];
 
+    /// The folder of the adapter in a model's folder.
+    pub fn inside(model: &Path) -> PathBuf {
+        model.join(ADAPTER)
+    }
+
     /// Whether a folder has the settings of an adapter.
     pub fn is_one(folder: &Path) -> bool {
         folder.join(CONFIG).is_file()
@@ -112,11 +118,27 @@ impl AdapterFolder {
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let path = folder.join(CONFIG);
         let text = clawhost_files::read_text(&path, JSON_BYTES).map_err(|error| file(&path, error))?;
-        let config: Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| file(&path, format!("no JSON object: {error}")))?;
-        let (rank, alpha) = settings(&config)?;
         let mut found = Found::new();
         read_file(&folder.join(WEIGHTS), &mut found)?;
+        Self::of_parts(&path, &text, found)
+    }
+
+    /// Reads the contents of the two files, in the order of [`Self::FILES`].
+    ///
+    /// # Errors
+    /// They are damaged, or the kind of adapter is not supported.
+    pub fn of_files([config, weights]: [&[u8]; 2]) -> Result<Self, LocalModelError> {
+        let [path, of_weights] = Self::FILES.map(Path::new);
+        let text = std::str::from_utf8(config).map_err(|error| file(path, error))?;
+        let mut found = Found::new();
+        read_bytes(of_weights, weights, &mut found)?;
+        Self::of_parts(path, text, found)
+    }
+
+    fn of_parts(path: &Path, text: &str, found: Found) -> Result<Self, LocalModelError> {
+        let config: Map<String, Value> =
+            serde_json::from_str(text).map_err(|error| file(path, format!("no JSON object: {error}")))?;
+        let (rank, alpha) = settings(&config)?;
         let mut weights = BTreeMap::new();
         let mut targets = Vec::new();
         for (name, (shape, values)) in found {

@@ -4,6 +4,7 @@ use super::section::WeightsPlan;
 use super::traces::traces_of;
 use crate::AppError;
 use crate::live::learning::correction;
+use crate::models::weights_of;
 use clawhost_core::{Episode, RewardRecord, StoreReader, effective_reward, standing, verdicts_at};
 use clawhost_learn::memory::{Memory, MemoryKind, MemorySource, Scope, ScopeLevel};
 use clawhost_learn::policy::Generated;
@@ -47,11 +48,6 @@ pub(crate) enum Unused {
     Sampling,
     /// There is no feedback of the kind that is learned from.
     NoFeedback,
-}
-
-/// The weights that answered, from the version of a local model: `WEIGHTS+FORMAT`.
-fn weights_of(version: &str) -> &str {
-    version.split_once('+').map_or(version, |(weights, _)| weights)
 }
 
 /// What is learned from.
