@@ -1,5 +1,6 @@
 //! Credentials of registries: those of docker, and never for another host.
 
+use super::path::Server;
 use super::registry_server::{Fault, RegistryServer};
 use super::{Team, guests};
 use base64::Engine as _;
@@ -39,6 +40,31 @@ fn a_registry_gets_the_credentials_that_docker_stored_for_it() {
     let output = publish(&team, &server);
     assert_eq!(output.status.code(), Some(0), "{}", super::said(&output));
     team.json(&["pull", "shop/exact", "--from", &server.location()]);
+}
+
+/// `alice` with the password `s3cret-key`, as `htpasswd -B` writes it.
+const USERS: &str = "alice:$2b$05$.rrrH/9jnMazGvNuZ15j/OuJQL0Y8/3SERCSKXK8GfqDxWYellqNW\n";
+
+#[test]
+fn a_registry_with_htpasswd_gets_a_password_and_refuses_another() {
+    const NAME: &str = "a_registry_with_htpasswd_gets_a_password_and_refuses_another";
+    if guests::folder_or_skip(NAME).is_none() {
+        return;
+    }
+    let Some(server) = Server::debian(Some(USERS)) else {
+        eprintln!("{NAME} is skipped: docker-registry is not installed");
+        return;
+    };
+    let (team, location) = (Team::new(), server.location());
+    let host = location.trim_start_matches("oci://").to_owned();
+    let folder = team.plugin("reward_exact", "reward", "exact", "1.0.0");
+    let publish = ["publish", &format!("{location}/shop/exact"), &folder, "--despite-checks"];
+    assert!(team.refused(&publish, 2).contains("it wants credentials"));
+    logs_in(&team, &host, "alice", "another");
+    assert!(team.refused(&publish, 2).contains("its credentials are not sufficient"));
+    logs_in(&team, &host, "alice", "s3cret-key");
+    team.json(&publish);
+    team.json(&["pull", "shop/exact", "--from", &location]);
 }
 
 #[test]

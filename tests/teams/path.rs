@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 /// A server that ends with this value.
-enum Server {
+pub(crate) enum Server {
     Debian { child: Child, location: String, _place: tempfile::TempDir },
     Own(RegistryServer),
 }
@@ -22,24 +22,33 @@ impl Drop for Server {
 
 impl Server {
     fn start() -> Self {
+        Self::debian(None).unwrap_or_else(|| {
+            eprintln!("docker-registry is not installed: the registry of the tests takes its place");
+            Self::Own(RegistryServer::start())
+        })
+    }
+
+    /// Debian's server. `users`: a file of htpasswd, if it wants passwords. `None`: it is not installed.
+    pub(crate) fn debian(users: Option<&str>) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
+        let passwords = place.path().join("htpasswd");
+        std::fs::write(&passwords, users.unwrap_or_default()).unwrap();
+        let auth = format!("auth: {{htpasswd: {{realm: test, path: {}}}}}\n", passwords.display());
+        let auth = if users.is_some() { auth } else { String::new() };
         // The port may be taken meanwhile: then the server ends, and another port is tried.
         for _ in 0..5 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let config = format!(
-                "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"127.0.0.1:{port}\"}}\n",
+                "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"127.0.0.1:{port}\"}}\n{auth}",
                 place.path().join("store").display()
             );
             std::fs::write(place.path().join("config.yml"), config).unwrap();
             let mut command = Command::new("docker-registry");
             command.arg("serve").arg(place.path().join("config.yml"));
-            let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
-                eprintln!("docker-registry is not installed: the registry of the tests takes its place");
-                return Self::Own(RegistryServer::start());
-            };
+            let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
             while child.try_wait().unwrap().is_none() {
                 if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                    return Self::Debian { child, location: format!("oci://127.0.0.1:{port}"), _place: place };
+                    return Some(Self::Debian { child, location: format!("oci://127.0.0.1:{port}"), _place: place });
                 }
                 std::thread::yield_now();
             }
@@ -47,7 +56,7 @@ impl Server {
         panic!("docker-registry does not start");
     }
 
-    fn location(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         match self {
             Self::Debian { location, .. } => location.clone(),
             Self::Own(server) => server.location(),
