@@ -77,6 +77,14 @@ fn what_a_revoked_key_signed_is_refused_even_if_it_was_pulled() {
     assert!(error.contains("shop/exact 1.0.0 is signed by the key shop, which was revoked"), "{error}");
     let error = user.refused(&["keys", "trust", &public_key(&publisher)], 2);
     assert!(error.contains("a revoked key is never trusted again"), "{error}");
+    // The next version by another key is compared with the pinned one.
+    publisher.json(&["keys", "new", "next"]);
+    user.json(&["keys", "trust", &publisher.path("data/keys/next.pub").display().to_string(), "--team", "shop"]);
+    publisher.publishes(&registry, "1.1.0", &["--key", "next"]);
+    let output = user.run(&["update", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let update = &report["updates"][0];
+    assert!(update["version"] == "1.1.0" && update["difference"].is_object(), "{update:#}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use clawhost_core::Digest;
 use clawhost_engine::ComponentOutline;
 use clawhost_package::{LockedModule, ModuleKind, ModuleRequest};
 use clawhost_registry::{
-    Facts, Location, OciOptions, PublicKey, Published, Pulled, Signer, State, find_pinned, statement_of,
+    Facts, Location, OciOptions, PublicKey, Published, Pulled, Reference, Registry as _, Signer, State, statement_of,
 };
 use serde::Serialize;
 
@@ -114,12 +114,11 @@ async fn difference(
     before: &LockedModule,
     (pin, after): (&LockedModule, &Looked),
 ) -> Result<Option<Difference>, DevkitError> {
-    let modules = bench.host().modules();
-    let (shelf, trust) = (modules.shelf(), modules.trust()?);
-    let Ok(found) = find_pinned(shelf, (&before.name, &before.version), &before.manifest, &trust).await else {
-        return Ok(None);
-    };
-    let published = Published::read(shelf, &before.name, found.document).await?;
+    let shelf = bench.host().modules().shelf();
+    // It is compared, whoever signed it: a new version may be wanted because its key was revoked.
+    let reference = Reference::Digest(before.manifest);
+    let Some(document) = shelf.manifest(&before.name, &reference).await? else { return Ok(None) };
+    let published = Published::read(shelf, &before.name, document).await?;
     // Its checks are not shown: they were when it was added.
     let Some(old) = look(bench, &published, seed, &|_| {}).await? else { return Ok(None) };
     let mut difference = Difference::between((&old.outline, &old.check), (&after.outline, &after.check));
