@@ -1,6 +1,7 @@
 //! Content addresses.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +22,7 @@ impl Digest {
     }
 
     /// The digest of a value's canonical JSON (sorted keys, no white space). Equal values have equal digests.
-    pub fn of_json(value: &serde_json::Value) -> Self {
+    pub fn of_json(value: &Value) -> Self {
         Self::of(canonical_json(value).as_bytes())
     }
 
@@ -108,39 +109,47 @@ impl<'de> Deserialize<'de> for Digest {
 }
 
 /// JSON with sorted keys and no white space, so that equal values have equal bytes.
-pub fn canonical_json(value: &serde_json::Value) -> String {
-    fn write(value: &serde_json::Value, out: &mut String) {
-        match value {
-            serde_json::Value::Object(map) => {
-                let mut keys: Vec<_> = map.iter().collect();
-                keys.sort_by_key(|(key, _)| key.as_str());
-                out.push('{');
-                for (position, (key, item)) in keys.into_iter().enumerate() {
-                    if position > 0 {
-                        out.push(',');
-                    }
-                    out.push_str(&serde_json::Value::from(key.as_str()).to_string());
-                    out.push(':');
-                    write(item, out);
-                }
-                out.push('}');
-            }
-            serde_json::Value::Array(items) => {
-                out.push('[');
-                for (position, item) in items.iter().enumerate() {
-                    if position > 0 {
-                        out.push(',');
-                    }
-                    write(item, out);
-                }
-                out.push(']');
-            }
-            plain => out.push_str(&plain.to_string()),
-        }
-    }
-    let mut out = String::new();
+pub fn canonical_json(value: &Value) -> String {
+    let mut out = Vec::new();
     write(value, &mut out);
-    out
+    // serde_json writes UTF-8.
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Writes without a text of its own for each value: most of what is written are short texts and numbers.
+fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.iter().collect();
+            keys.sort_unstable_by_key(|(key, _)| key.as_str());
+            out.push(b'{');
+            for (position, (key, item)) in keys.into_iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                plain(key, out);
+                out.push(b':');
+                write(item, out);
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for (position, item) in items.iter().enumerate() {
+                if position > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
+        }
+        other => plain(other, out),
+    }
+}
+
+fn plain(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
+    // A vector takes every write, and texts, numbers, booleans and null are written without an error.
+    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]
@@ -154,6 +163,7 @@ mod tests {
         let two = json!({"a": 0.5, "b": [1, {"x": "a", "y": null}]});
         assert_eq!(canonical_json(&one), r#"{"a":0.5,"b":[1,{"x":"a","y":null}]}"#);
         assert_eq!(Digest::of_json(&one), Digest::of_json(&two));
+        assert_eq!(canonical_json(&json!({"\n\"": "é\u{7}\u{1F600}"})), "{\"\\n\\\"\":\"é\\u0007😀\"}");
     }
 
     #[test]
