@@ -45,7 +45,7 @@ impl Template {
     /// One line for people.
     pub(crate) const fn summary(self) -> &'static str {
         match self {
-            Self::Environment => "how many steps does a tower have?",
+            Self::Environment => "how many steps a tower has",
             Self::EnvironmentTools => "pack what an order asks for, with tools",
             Self::Reward => "1 if the last answer is the reference",
             Self::RewardJudge => "what a model thinks of the last answer, from 0 to 1",

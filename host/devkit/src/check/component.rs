@@ -58,6 +58,9 @@ pub(super) fn checks(
     });
 }
 
+/// How claw.toml and a component agree again.
+const SAME: &str = "write the same in claw.toml and in the source, where name and version stand side by side (in Rust: NAME and VERSION), and build again";
+
 /// What claw.toml says, in the component and beside it, and what the component says of itself.
 fn agreement(
     checking: &Checking<'_>,
@@ -85,7 +88,7 @@ fn agreement(
     .collect();
     match differences.is_empty() {
         true => Checked::passed(CHECK, "name, version, kind and track are those of the component"),
-        false => Checked::failed(CHECK, differences.join("; "), "say the same in both, and build again"),
+        false => Checked::failed(CHECK, differences.join("; "), SAME),
     }
 }
 

@@ -20,6 +20,7 @@ function fruits({ apples, pears }) {
 /** One episode: an order, and the box in which it is packed. */
 export default class {{type}} extends MessageEnvironment {
     static name = "{{name}}";
+    static version = "0.1.0";
     static summary = "pack what an order asks for, with tools";
 
     // Equal contexts give equal tasks, and no task is in two splits. The reference is JSON, for rewards only.

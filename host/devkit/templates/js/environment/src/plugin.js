@@ -3,6 +3,7 @@ import { done, Environment, PluginError, Random } from "clawhost";
 /** One episode. It holds the right answer. */
 export default class {{type}} extends Environment {
     static name = "{{name}}";
+    static version = "0.1.0";
     static summary = "how many steps does a tower have?";
 
     start(task, seed) {

@@ -6,6 +6,7 @@ const EXPECTED = "expected: ";
 /** Makes a lesson of every line that says what was expected. A proposal is data: the host measures it before it is served. */
 export default class {{type}} extends Reflector {
     static name = "{{name}}";
+    static version = "0.1.0";
     static summary = "proposes lessons from what the environment says at the end";
 
     reflect(episodes, playbook) {

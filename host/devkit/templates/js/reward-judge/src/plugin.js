@@ -4,6 +4,7 @@ import { ask } from "clawhost/llm.js";
 /** Asks a model for a mark from 0 to 10. */
 export default class {{type}} extends Reward {
     static name = "{{name}}";
+    static version = "0.1.0";
     static summary = "what a model thinks of the last answer, from 0 to 1";
     static source = "judge";
 

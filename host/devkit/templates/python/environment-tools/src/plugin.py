@@ -25,6 +25,7 @@ class {{type}}(MessageEnvironment):
     """One episode: an order, and the box in which it is packed."""
 
     name = "{{name}}"
+    version = "0.1.0"
     summary = "pack what an order asks for, with tools"
 
     @classmethod

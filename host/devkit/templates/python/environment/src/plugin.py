@@ -5,6 +5,7 @@ class {{type}}(Environment):
     """One episode. It holds the right answer."""
 
     name = "{{name}}"
+    version = "0.1.0"
     summary = "how many steps does a tower have?"
 
     def start(self, task: str, seed: int) -> str:

@@ -8,6 +8,7 @@ class {{type}}(Reflector):
     """Makes a lesson of every line that says what was expected. A proposal is data: the host measures it before it is served."""
 
     name = "{{name}}"
+    version = "0.1.0"
     summary = "proposes lessons from what the environment says at the end"
 
     def reflect(self, episodes: list[Episode], playbook: Playbook, context: Context) -> list[Proposal]:

@@ -13,6 +13,7 @@ class {{type}}(Reward):
     """Asks a model for a mark from 0 to 10."""
 
     name = "{{name}}"
+    version = "0.1.0"
     summary = "what a model thinks of the last answer, from 0 to 1"
     source = "judge"
 

@@ -5,6 +5,7 @@ class {{type}}(Reward):
     """Compares the last answer with the task's reference, which is JSON: a text in quotes, or a number."""
 
     name = "{{name}}"
+    version = "0.1.0"
     summary = "1 if the last answer is the reference"
     reads = ["reference"]
 

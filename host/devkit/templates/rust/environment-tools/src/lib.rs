@@ -24,6 +24,7 @@ impl Fruit {
 
 impl MessageEnvironment for {{type}} {
     const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "pack what an order asks for, with tools";
 
     // Equal contexts give equal tasks, and no task is in two splits. The reference is JSON, for rewards only.

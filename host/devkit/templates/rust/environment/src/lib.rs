@@ -5,6 +5,7 @@ pub struct {{type}}(i64);
 
 impl Environment for {{type}} {
     const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "how many steps does a tower have?";
 
     fn start(_task: &str, seed: u64) -> Result<(Self, String)> {

@@ -8,6 +8,7 @@ pub struct {{type}};
 
 impl Reflector for {{type}} {
     const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "proposes lessons from what the environment says at the end";
 
     fn reflect(group: &Group, playbook: &Playbook, _: &Context) -> Result<Vec<Proposal>> {

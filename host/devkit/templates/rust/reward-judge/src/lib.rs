@@ -5,6 +5,7 @@ pub struct {{type}};
 
 impl Reward for {{type}} {
     const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "what a model thinks of the last answer, from 0 to 1";
     const SOURCE: Source = Source::Judge;
 

@@ -5,6 +5,7 @@ pub struct {{type}};
 
 impl Reward for {{type}} {
     const NAME: &'static str = "{{name}}";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "1 if the last answer is the reference";
 
     fn reads() -> Vec<Reads> {

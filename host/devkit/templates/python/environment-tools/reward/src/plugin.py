@@ -5,6 +5,7 @@ class {{type}}Reward(Reward):
     """Compares what was left with the task's reference, which the environment and the agent never see."""
 
     name = "{{name}}-reward"
+    version = "0.1.0"
     summary = "1 if the box holds what was ordered"
     reads = ["artefact box.json", "reference"]
 

@@ -5,6 +5,7 @@ class {{type}}Reward(Reward):
     """Judges what the host recorded, in a sandbox of its own: an environment never scores itself."""
 
     name = "{{name}}-reward"
+    version = "0.1.0"
     summary = "1 if the answer was right"
     reads = ["signal right"]
 

@@ -5,6 +5,7 @@ pub struct {{type}}Reward;
 
 impl Reward for {{type}}Reward {
     const NAME: &'static str = "{{name}}-reward";
+    const VERSION: &'static str = "0.1.0";
     const SUMMARY: &'static str = "1 if the box holds what was ordered";
 
     fn reads() -> Vec<Reads> {
