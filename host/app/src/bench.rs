@@ -4,7 +4,7 @@ use crate::events::EventSink;
 use crate::host::host;
 use crate::modules::ComponentHost;
 use crate::plugins::{load_environment, load_reflector, load_reward, open_router};
-use crate::workspace::existing_cache;
+use crate::workspace::{compile_cache, existing_cache};
 use crate::{AppError, HostSettings};
 use clawhost_core::Limits;
 use clawhost_engine::{EnvironmentPlugin, ModelGrants, ReflectorPlugin, RewardPlugin, RouterPlugin};
@@ -13,9 +13,11 @@ use clawhost_run_config::{PluginSpec, RewardSpec};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Loads plugins to try them out. Creates no data folder; an existing one caches compiled code as usual.
+/// Loads plugins to try them out. Creates no data folder; an existing one caches compiled code as usual. Without one, compiled code is kept as long as
+/// the bench.
 pub struct Bench<'a> {
     host: ComponentHost,
+    _compiled: Option<tempfile::TempDir>,
     events: &'a dyn EventSink,
 }
 
@@ -25,9 +27,17 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// The engine cannot be set up, or the cache cannot be used.
     pub fn open(folder: &Path, settings: &HostSettings, events: &'a dyn EventSink) -> Result<Self, AppError> {
-        let cache = existing_cache(folder)?;
+        let (cache, compiled) = match existing_cache(folder)? {
+            Some(cache) => (cache, None),
+            None => {
+                let own = tempfile::tempdir()
+                    .map_err(|error| AppError::Io { path: "a temporary folder".to_owned(), error })?;
+                (compile_cache(own.path())?, Some(own))
+            }
+        };
         // A few instances at once need no pool.
-        Ok(Self { host: host(&HostSettings { on_demand: true, ..settings.clone() }, folder, cache)?, events })
+        let settings = HostSettings { on_demand: true, ..settings.clone() };
+        Ok(Self { host: host(&settings, folder, Some(cache))?, events, _compiled: compiled })
     }
 
     /// The host.

@@ -29,7 +29,11 @@ pub(crate) fn run(context: &Context, args: &BuildArgs) -> anyhow::Result<Exit> {
 /// What was built.
 pub(crate) fn line(out: &mut impl Write, built: &Built) -> std::io::Result<()> {
     let (seconds, kib) = (built.took_ms as f64 / 1000.0, built.bytes.div_ceil(1024));
-    writeln!(out, "built       {} ({kib} KiB, {}) in {seconds:.1} s", built.component.display(), built.digest.short())
+    let (component, digest) = (built.component.display(), built.digest.short());
+    match built.unchanged {
+        true => writeln!(out, "unchanged   {component} ({kib} KiB, {digest}), newer than its sources"),
+        false => writeln!(out, "built       {component} ({kib} KiB, {digest}) in {seconds:.1} s"),
+    }
 }
 
 /// Says that what is tried is older than its sources.

@@ -51,6 +51,8 @@ pub struct Built {
     pub digest: Digest,
     /// Time in milliseconds.
     pub took_ms: u64,
+    /// Whether it was built before, and nothing has changed since.
+    pub unchanged: bool,
 }
 
 /// Builds a plugin, and those beside it that its manifest names. Returns what was built, the plugin itself last.
@@ -70,6 +72,12 @@ pub fn build(plugin: &PluginFolder, options: &BuildOptions) -> Result<Vec<Built>
 fn build_one(plugin: &PluginFolder, options: &BuildOptions) -> Result<Built, DevkitError> {
     let began = Instant::now();
     let build = &plugin.manifest().build;
+    if is_current(plugin, options) {
+        let component = plugin.component();
+        let unusable = |error: std::io::Error| failed(plugin, format!("{}: {error}", component.display()), Vec::new());
+        let bytes = clawhost_files::read(&component, COMPONENT_BYTES).map_err(unusable)?;
+        return Ok(built(plugin, component, &bytes, (began, true)));
+    }
     let made = match (build.command.split_first(), build.language, &build.component) {
         (Some((program, arguments)), _, Some(component)) => {
             own_command(plugin, program, arguments, options)?;
@@ -89,13 +97,31 @@ fn build_one(plugin: &PluginFolder, options: &BuildOptions) -> Result<Built, Dev
     let bytes = clawhost_files::read(&made, COMPONENT_BYTES).map_err(|error| unusable(error.to_string()))?;
     let bytes = clawhost_engine::with_manifest(&bytes, plugin.text()).map_err(unusable)?;
     crate::write::replace(&component, &bytes)?;
-    Ok(Built {
+    Ok(built(plugin, component, &bytes, (began, false)))
+}
+
+fn built(plugin: &PluginFolder, component: PathBuf, bytes: &[u8], (began, unchanged): (Instant, bool)) -> Built {
+    Built {
         name: plugin.manifest().plugin.name.to_string(),
-        digest: Digest::of(&bytes),
+        digest: Digest::of(bytes),
         bytes: bytes.len() as u64,
         took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         component,
-    })
+        unchanged,
+    }
+}
+
+/// Whether the component of a plugin with an interpreter is newer than its sources, and than this program, which has the SDK. Building it takes half a
+/// minute, and gives other bytes each time. Compilers of other languages know themselves what has changed.
+fn is_current(plugin: &PluginFolder, options: &BuildOptions) -> bool {
+    let is_interpreted = matches!(plugin.manifest().build.language, Some(Language::Python | Language::Js));
+    if !is_interpreted || !plugin.manifest().build.command.is_empty() || options.draft.is_some() {
+        return false;
+    }
+    let modified = |path: &Path| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
+    let program = std::env::current_exe().ok().and_then(|program| modified(&program));
+    let newest = own_newest(plugin, Folders::Counted).max(program);
+    modified(&plugin.component()).zip(newest).is_some_and(|(component, newest)| component > newest)
 }
 
 /// Runs the build command of a manifest in its folder.
@@ -191,16 +217,25 @@ fn failed(plugin: &PluginFolder, how: String, messages: Vec<String>) -> DevkitEr
 
 /// The time of the newest source of a plugin, and of those beside it. `None`: there is none.
 pub fn newest_source(plugin: &PluginFolder) -> Option<SystemTime> {
-    let own = |plugin: &PluginFolder| {
-        let watched = plugin.manifest().watched();
-        watched.into_iter().filter_map(|path| newest(&plugin.path(&path))).max()
-    };
-    let beside = plugin.beside().into_iter().filter_map(|folder| own(&PluginFolder::open(&folder).ok()?));
-    own(plugin).into_iter().chain(beside).max()
+    let beside = plugin.beside().into_iter();
+    let beside = beside.filter_map(|folder| own_newest(&PluginFolder::open(&folder).ok()?, Folders::PassedOver));
+    own_newest(plugin, Folders::PassedOver).into_iter().chain(beside).max()
+}
+
+/// Whether the time of a folder counts: it changes when a file is removed, and when anything is written into it.
+#[derive(Clone, Copy, PartialEq)]
+enum Folders {
+    PassedOver,
+    Counted,
+}
+
+fn own_newest(plugin: &PluginFolder, folders: Folders) -> Option<SystemTime> {
+    let watched = plugin.manifest().watched();
+    watched.into_iter().filter_map(|path| newest(&plugin.path(&path), folders)).max()
 }
 
 /// The time of the newest file in a folder, or of a file. Links are not followed, and what builds write is passed over.
-fn newest(path: &Path) -> Option<SystemTime> {
+fn newest(path: &Path, folders: Folders) -> Option<SystemTime> {
     let facts = std::fs::symlink_metadata(path).ok()?;
     if !facts.is_dir() {
         return facts.modified().ok();
@@ -209,7 +244,8 @@ fn newest(path: &Path) -> Option<SystemTime> {
         return None;
     }
     let entries = std::fs::read_dir(path).ok()?.flatten();
-    entries.filter_map(|entry| newest(&entry.path())).max()
+    let own = (folders == Folders::Counted).then(|| facts.modified().ok()).flatten();
+    entries.filter_map(|entry| newest(&entry.path(), folders)).chain(own).max()
 }
 
 /// Folders that builds write.
