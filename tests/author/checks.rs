@@ -90,6 +90,13 @@ fn the_oracle_must_reach_the_maximum_and_doing_nothing_must_stay_at_the_floor() 
     check("floor = 0.0", "floor", "passed", "an agent that does nothing has 0.000 in 100 episodes");
     check("floor = -0.5", "floor", "failed", "promised: at most -0.5");
     check("deterministic = false", "determinism", "skipped", "not promised");
+    // A component alone has the names of its rewards.
+    math(&desk, &guests, "maximum = 1.0\nfloor = 0.0\noracle = \"reference\"");
+    let report = desk.json(".", &["check", "env_math/build/env-math.wasm"], 0);
+    for check in ["oracle", "floor"] {
+        let (outcome, said) = found(&report, check);
+        assert!(outcome == "skipped" && said.contains("its reward `./reward.wasm` is not here"), "{said}");
+    }
     // An agent that does nothing must end its episode, too.
     let promises = "[tasks]\nrewards = [\"./reward.wasm\"]\n[expect]\nfloor = 0.0\n";
     desk.packed(&guests, "weak_brittle", &manifest("weak-brittle", "environment", promises));

@@ -28,6 +28,11 @@ fn a_signature_counts_once_its_key_is_trusted() {
     let user = Team::new();
     let added = |user: &Team| user.json(&["add", "shop/exact", "--from", &registry, "--no-check"])["added"].clone();
     assert!(added(&user)["signer"].is_null());
+    // A key of another team signs neither modules of this one nor claims about them.
+    let other = Team::new();
+    other.json(&["keys", "trust", &public_key(&publisher), "--team", "other"]);
+    let report = added(&other);
+    assert!(report["signer"].is_null() && report["claim"]["is_signed"] == false, "{report:#}");
     user.json(&["keys", "trust", &public_key(&publisher), "--team", "shop"]);
     let report = added(&user);
     assert_eq!((&report["signer"]["name"], &report["claim"]["is_signed"]), (&"shop".into(), &true.into()));

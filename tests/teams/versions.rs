@@ -34,6 +34,28 @@ fn a_version_never_changes() {
 }
 
 #[test]
+fn a_plugin_whose_cases_fail_is_not_published() {
+    if guests::folder_or_skip("a_plugin_whose_cases_fail_is_not_published").is_none() {
+        return;
+    }
+    let team = Team::new();
+    let folder = team.plugin("reward_exact", "reward", "reward-exact", "0.1.0");
+    let case = |value: &str| {
+        let text = format!(
+            "[[case]]\nname = \"four is right\"\nreference = '\"4\"'\nturns = [{{ observation = \"2+2?\", answer = \"4\" }}]\nexpect = {{ reward = {value} }}\n"
+        );
+        std::fs::create_dir_all(team.path("reward-exact/tests")).unwrap();
+        std::fs::write(team.path("reward-exact/tests/answers.toml"), text).unwrap();
+    };
+    let target = format!("{}/shop/exact", registry(&team));
+    case("0.0");
+    let error = team.refused(&["publish", &target, &folder], 2);
+    assert!(error.contains("cases fail: four is right"), "{error}");
+    case("1.0");
+    team.json(&["publish", &target, &folder]);
+}
+
+#[test]
 fn an_update_shows_what_changes_before_it_is_accepted() {
     if guests::folder_or_skip("an_update_shows_what_changes_before_it_is_accepted").is_none() {
         return;
@@ -151,6 +173,13 @@ fn a_withdrawn_version_is_not_chosen_and_a_lock_keeps_it() {
     publisher.json(&["yank", "shop/exact@1.1.0", "--from", &registry, "--deprecate", "--why", "use 2"]);
     let added = late.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
     assert_eq!((&added["added"]["version"], &added["added"]["state"]["why"]), (&"1.1.0".into(), &"use 2".into()));
+    let text = String::from_utf8_lossy(&user.run(&["update", "--no-check"]).stdout).into_owned();
+    assert!(text.contains("shop/exact 1.1.0: use 2") && text.contains("1 module up to date"), "{text}");
+    // A range that excludes the newest version is said to do so.
+    late.json(&["add", "shop/exact@1.0.0", "--from", &registry, "--no-check"]);
+    assert_eq!(late.json(&["update", "--no-check"])["updates"][0]["newer"], "1.1.0");
+    let text = String::from_utf8_lossy(&late.run(&["update", "--no-check"]).stdout).into_owned();
+    assert!(text.contains("`clawhost add shop/exact@1.1.0`"), "{text}");
     let error = publisher.refused(&["yank", "shop/exact", "--from", &registry, "--why", "x"], 2);
     assert!(error.contains("name a version, as team/name@1.2.0"), "{error}");
     let error = publisher.refused(&["yank", "shop/exact@9.0.0", "--from", &registry, "--why", "x"], 2);

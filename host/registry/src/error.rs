@@ -175,6 +175,8 @@ pub enum RegistryError {
         version: Version,
         /// What is wrong with its signatures.
         why: String,
+        /// Whether a key that was revoked signed it.
+        revoked: bool,
     },
     /// The manifest is another one than the lock pins.
     #[error("{module} {version} is not what claw.lock pins: {why}")]
@@ -248,7 +250,15 @@ impl RegistryError {
             Self::Denied { host, .. } | Self::Credentials { host, .. } => {
                 vec![Hint::outside(format!("`docker login {host}` stores credentials where clawhost finds them"))]
             }
-            Self::Exists { .. } => vec![Hint::outside("raise the version in claw.toml and build again")],
+            Self::Exists { .. } => {
+                vec![Hint::outside("raise the version in claw.toml and in the source, and build again")]
+            }
+            Self::Untrusted { module, revoked: true, .. } => {
+                vec![Hint::command(
+                    format!("update {module}"),
+                    "shows a version that another key signed, if there is one",
+                )]
+            }
             Self::Untrusted { .. } => vec![
                 Hint::outside("ask the publisher for the public key, by another way than the registry"),
                 Hint::command("keys trust FILE", "trusts a public key"),
@@ -258,7 +268,13 @@ impl RegistryError {
                 "shows the difference, and pins the new one if you accept it",
             )],
             Self::Changed { .. } | Self::Size { .. } => {
-                vec![Hint::outside("nothing of it was kept; the registry, or what is between, is broken or hostile")]
+                vec![
+                    Hint::outside("nothing of it was kept; the registry, or what is between, is broken or hostile"),
+                    Hint::command("pull MODULE", "replaces a copy in the data folder that was damaged"),
+                ]
+            }
+            Self::NoModule { .. } => {
+                vec![Hint::command("list --from REGISTRY", "shows what another registry has; add takes it from there")]
             }
             Self::Unreachable { .. } | Self::Silent { .. } => {
                 vec![Hint::outside("what was pulled once is used without a network")]

@@ -145,6 +145,11 @@ impl Trust {
         write().map_err(|error| RegistryError::file(&path, &error))
     }
 
+    /// The keys that may sign for a team now.
+    pub fn keys_of(&self, team: &PluginName) -> impl Iterator<Item = &TrustedKey> {
+        self.keys.iter().filter(move |one| one.revoked.is_none() && (one.teams.is_empty() || one.teams.contains(team)))
+    }
+
     /// All keys, those that were revoked too.
     pub fn keys(&self) -> &[TrustedKey] {
         &self.keys
@@ -207,7 +212,7 @@ impl Trust {
         manifest: &Digest,
         signatures: &[Signature],
     ) -> Result<Option<Signer>, RegistryError> {
-        let mut why = None;
+        let (mut why, mut revoked) = (None, false);
         for one in self.keys.iter().filter(|one| one.teams.is_empty() || one.teams.contains(module.team())) {
             let Ok(public) = PublicKey::read(one.name.as_str(), &one.key) else { continue };
             for signature in
@@ -219,6 +224,7 @@ impl Trust {
                         return Ok(Some(Signer { name, fingerprint, publisher: said.publisher }));
                     }
                     (Ok(_), Some(when)) => {
+                        revoked = true;
                         why = Some(format!(
                             "is signed by the key {}, which was revoked {}",
                             one.name,
@@ -245,7 +251,7 @@ impl Trust {
             some => format!("has {some} signatures, none of them by a key that is trusted for {}", module.team()),
         });
         let why = format!("{why} (policy: {})", self.policy);
-        Err(RegistryError::Untrusted { module: module.clone(), version: version.clone(), why })
+        Err(RegistryError::Untrusted { module: module.clone(), version: version.clone(), why, revoked })
     }
 }
 

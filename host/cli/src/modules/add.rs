@@ -163,6 +163,22 @@ pub(crate) async fn update(context: &Context, args: &UpdateArgs) -> anyhow::Resu
         }
         writeln!(out)?;
     }
+    for report in &reports {
+        let AddReport { facts, newer, state, .. } = report;
+        if let Some(newer) = newer {
+            let name = &facts.name;
+            writeln!(
+                out,
+                "{}{name} {newer}, outside of what {LOCK_FILE} wants: `clawhost add {name}@{newer}`",
+                row("newer")
+            )?;
+        }
+        if let Some(State::Deprecated { why }) =
+            state.as_ref().filter(|_| !new.iter().any(|one| std::ptr::eq(*one, report)))
+        {
+            writeln!(out, "{}{} {}: {}", row("deprecated"), facts.name, facts.version, escaped(why, SHOWN))?;
+        }
+    }
     match (new.len() as u64, args.accept) {
         (0, _) => writeln!(out, "{} up to date", counted(reports.len() as u64, "module"))?,
         (some, true) => writeln!(out, "{} updated in {LOCK_FILE}", counted(some, "module"))?,

@@ -21,8 +21,8 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
-    /// Words that names, summaries or kinds contain, all of them
-    #[arg(value_name = "WORD", required = true)]
+    /// Words that names, summaries or kinds contain, all of them [default: every module]
+    #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// The registry: oci://HOST/PATH or file:FOLDER [default: --registry]
     #[arg(long, value_name = "REGISTRY")]

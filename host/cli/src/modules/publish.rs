@@ -47,7 +47,7 @@ pub(crate) struct PublishArgs {
     /// Say what would be published, and send nothing
     #[arg(long)]
     dry_run: bool,
-    /// Publish although checks fail; the report says so
+    /// Publish although checks or test cases fail; the report of the checks travels with it
     #[arg(long)]
     despite_checks: bool,
     /// Seed of the check [default: as of `clawhost check`]
@@ -153,7 +153,7 @@ fn text(report: &PublishReport) -> std::io::Result<()> {
         writeln!(out, "{}{}", row("attached"), attached.join(", "))?;
     }
     if !dry {
-        writeln!(out, "others use it with `clawhost add {}@{} --from {registry}`", facts.name, facts.version)?;
+        writeln!(out, "others use it with `clawhost add {} --from {registry}`", facts.name)?;
     }
     Ok(())
 }

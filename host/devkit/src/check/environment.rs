@@ -390,6 +390,19 @@ impl Checks<'_> {
         Ok(mean)
     }
 
+    /// What is said where no reward is there. A component alone has the names of its rewards, and not the rewards.
+    fn unjudged(&self, check: &str) -> Option<Checked> {
+        let rewards = self.checking.manifest.map_or(&[][..], |manifest| &manifest.tasks.rewards);
+        match (self.rules.is_empty(), self.checking.folder, rewards) {
+            (false, ..) => None,
+            (true, None, [first, ..]) => {
+                let says = format!("its reward `{}` is not here", clawhost_core::escaped(first, 100));
+                Some(Checked::skipped(check, says, "check the plugin's folder, which has its rewards"))
+            }
+            _ => Some(Checked::failed(check, "nothing judges the episodes", "name `rewards` in [tasks]")),
+        }
+    }
+
     async fn oracle(&self) -> Checked {
         const CHECK: &str = "oracle";
         let Some(expected) = self.checking.expected() else {
@@ -402,8 +415,8 @@ impl Checks<'_> {
         let (Some(oracle), Some(maximum)) = (&expected.oracle, expected.maximum) else {
             return Checked::skipped(CHECK, "no maximum is promised", "name `maximum` and `oracle` in [expect]");
         };
-        if self.rules.is_empty() {
-            return Checked::failed(CHECK, "nothing judges the episodes", "name `rewards` in [tasks]");
+        if let Some(checked) = self.unjudged(CHECK) {
+            return checked;
         }
         let Some(folder) = self.checking.folder else {
             return Checked::skipped(CHECK, "there is no claw.toml", "check the plugin's folder");
@@ -445,8 +458,8 @@ impl Checks<'_> {
                 "name `floor` in [expect]: what an agent that does nothing stays at or below",
             );
         };
-        if self.rules.is_empty() {
-            return Checked::failed(CHECK, "nothing judges the episodes", "name `rewards` in [tasks]");
+        if let Some(checked) = self.unjudged(CHECK) {
+            return checked;
         }
         let measured = match self.mean(|_, _| silent()).await {
             Ok(measured) => measured,

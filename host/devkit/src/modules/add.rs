@@ -7,9 +7,10 @@ use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
 use clawhost_app::{Bench, Trial, pin_of};
 use clawhost_core::Digest;
 use clawhost_engine::ComponentOutline;
-use clawhost_package::{LockedModule, ModuleKind, ModuleRequest};
+use clawhost_package::{LockedModule, ModuleKind, ModuleName, ModuleRequest};
 use clawhost_registry::{
-    Facts, Location, OciOptions, PublicKey, Published, Pulled, Reference, Registry as _, Signer, State, statement_of,
+    Facts, Location, OciOptions, PublicKey, Published, Pulled, Reference, Registry, Signer, State, statement_of,
+    statuses, versions,
 };
 use serde::Serialize;
 
@@ -67,6 +68,8 @@ pub struct AddReport {
     pub before: Option<LockedModule>,
     /// What changes. `None`: nothing was pinned before, or the same.
     pub difference: Option<Difference>,
+    /// The newest version that was not withdrawn, if the wanted range excludes it.
+    pub newer: Option<semver::Version>,
     /// Whether it is pinned now.
     pub pinned: bool,
 }
@@ -148,12 +151,13 @@ pub async fn add(
     let before = lock.module(&request.module.name).cloned();
     let pulled = modules.pull(&*registry, &request.module).await?;
     let trust = modules.trust()?;
-    let keys = trust.keys().iter().filter(|key| key.revoked.is_none());
+    let keys = trust.keys_of(request.module.name.team());
     let keys: Vec<PublicKey> = keys.filter_map(|key| PublicKey::read(key.name.as_str(), &key.key).ok()).collect();
     let looked = match request.with_check {
         true => look(bench, &pulled.published, request.seed, told).await?,
         false => None,
     };
+    let newer = newest(&*registry, &request.module.name).await?.filter(|newest| *newest > pulled.found.facts.version);
     let pin = pin_of(&pulled, &request.module, &request.registry);
     let difference = match (&before, &looked) {
         (Some(before), Some(after)) if before.content != pin.content => {
@@ -186,6 +190,14 @@ pub async fn add(
         check: looked.map(|looked| looked.check),
         before,
         difference,
+        newer,
         pinned: request.accept,
     })
+}
+
+/// The newest version of a module that was not withdrawn.
+async fn newest(registry: &dyn Registry, module: &ModuleName) -> Result<Option<semver::Version>, DevkitError> {
+    let states = statuses(registry, module).await?;
+    let versions = versions(registry, module).await?;
+    Ok(versions.into_iter().filter(|version| !states.is_yanked(version) && version.pre.is_empty()).max())
 }

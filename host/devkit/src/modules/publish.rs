@@ -2,7 +2,7 @@
 
 use super::provenance::provenance;
 use super::{CHECK_STATEMENT, PROVENANCE_STATEMENT};
-use crate::{CheckReport, CheckRequest, Checked, DevkitError, check};
+use crate::{CheckReport, CheckRequest, Checked, DevkitError, TestReport, TestRequest, check, test};
 use clawhost_app::{Bench, PluginFolder, Trial, adapter_files};
 use clawhost_core::{Clock as _, Digest};
 use clawhost_package::{ModuleKind, ModuleName, PluginName};
@@ -75,6 +75,7 @@ struct Subject {
     license: Option<String>,
     content: Content,
     check: Option<CheckReport>,
+    cases: Option<TestReport>,
     folder: Option<PluginFolder>,
 }
 
@@ -116,6 +117,10 @@ pub async fn publish(
         let failed: Vec<&str> = failed.map(|one| one.check.as_str()).collect();
         return Err(unfit(what, format!("checks fail: {}", failed.join(", "))));
     }
+    if let Some(cases) = subject.cases.as_ref().filter(|cases| cases.failed() > 0 && !request.despite_checks) {
+        let failed = cases.cases.iter().filter(|case| !case.passed).map(|case| case.name.as_str());
+        return Err(unfit(what, format!("cases fail: {}", failed.collect::<Vec<_>>().join(", "))));
+    }
     let facts = Facts {
         name: ModuleName::new(team, name),
         version,
@@ -154,7 +159,17 @@ fn playbook(what: &Path) -> Result<Content, DevkitError> {
 
 /// A playbook or an adapter. It has no manifest, so name and version come from the request, and no check applies to it.
 fn without_check(kind: ModuleKind, content: Content) -> Subject {
-    Subject { kind, name: None, version: None, description: None, license: None, content, check: None, folder: None }
+    Subject {
+        kind,
+        name: None,
+        version: None,
+        description: None,
+        license: None,
+        content,
+        check: None,
+        cases: None,
+        folder: None,
+    }
 }
 
 async fn component(
@@ -172,6 +187,10 @@ async fn component(
     let outline = bench.host().outline(&text, &bytes).map_err(clawhost_app::AppError::from)?;
     let folder = trial.folder.clone();
     let checked = check(bench, &CheckRequest { plugin: trial, seed: request.seed }, told).await?;
+    let cases = match &folder {
+        Some(folder) => Some(test(bench, folder, &TestRequest::default(), &|_| {}).await?),
+        None => None,
+    };
     let plugin = outline.manifest.as_ref().map(|manifest| &manifest.plugin);
     let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Ok(Subject {
@@ -182,6 +201,7 @@ async fn component(
         license: plugin.and_then(|plugin| said(&plugin.license)),
         content: Content::Component { bytes, imports: outline.imports, exports: vec![outline.interface] },
         check: Some(checked),
+        cases,
         folder,
     })
 }
