@@ -12,10 +12,11 @@ use std::io::Write as _;
 const README_LINE: usize = 2000;
 
 pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs::trying(&args.plugin, args.allow_interpreters);
+    let plugin = args.plugin.as_deref().unwrap_or(clawhost_app::HERE);
+    let machine = MachineArgs::trying(plugin, args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let progress = Progress::new(context, false, "inspected");
-    let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(&args.plugin)?, &progress).await;
+    let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(plugin)?, &progress).await;
     progress.finish();
     let Inspected { plugin: inspection, limits, readme } = inspected?;
     let mut out = crate::terminal::stdout();

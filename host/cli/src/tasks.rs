@@ -15,10 +15,11 @@ use std::io::Write;
 const SHOWN: usize = 100;
 
 pub(crate) async fn run(context: &Context, args: &TasksArgs) -> anyhow::Result<Exit> {
-    let machine = MachineArgs::trying(&args.plugin, args.allow_interpreters);
+    let plugin = args.plugin.as_deref().unwrap_or(clawhost_app::HERE);
+    let machine = MachineArgs::trying(plugin, args.allow_interpreters);
     let (folder, host) = (context.folder()?, context.host_settings(&machine)?);
     let request = TasksRequest {
-        plugin: plugin_spec(&args.plugin)?,
+        plugin: plugin_spec(plugin)?,
         split: args.split.clone(),
         limit: args.limit.unwrap_or(TASKS_LISTED),
         seed: args.seed.unwrap_or(TASKS_SEED),

@@ -135,9 +135,14 @@ pub(super) fn conclusion(verified: &Verified, checked: &Checked) -> String {
         let interval = Interval { low: lift.low, high: lift.high };
         format!(", so the lift is {:+.3} ({:+.3} to {:+.3}) on these episodes", lift.mean, interval.low, interval.high)
     });
-    let answers = match checked.recorded.is_empty() {
-        true => "with answers that were computed again",
-        false => "with the recorded answers of models",
+    let generated = checked.recomputed + checked.generated.values().sum::<u64>();
+    let answers = match (checked.recorded.is_empty(), generated) {
+        (true, _) => "with answers that were computed again".to_owned(),
+        (false, 0) => "with the recorded answers of models".to_owned(),
+        (false, some) => {
+            let recorded: u64 = checked.recorded.values().map(|Answers { policy, plugins }| policy + plugins).sum();
+            format!("with {some} of {} computed again, the others as recorded,", counted(some + recorded, "answer"))
+        }
     };
     let equal_verdicts = counted(equal(verdicts), "verdict");
     match verified.proof {

@@ -169,9 +169,9 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// The component, or the folder of a plugin
+    /// The component, or the folder of a plugin [default: the working folder]
     #[arg(value_name = "FOLDER|PLUGIN.wasm")]
-    pub(crate) plugin: String,
+    pub(crate) plugin: Option<String>,
     /// Also print its readme: the one in its folder, or the one that was published with it
     #[arg(long)]
     pub(crate) readme: bool,
@@ -182,9 +182,9 @@ pub(crate) struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TasksArgs {
-    /// The environment, or its folder, with options as in `PLUGIN.wasm?size=10`
+    /// The environment, or its folder, with options as in `PLUGIN.wasm?size=10` [default: the working folder]
     #[arg(value_name = "FOLDER|PLUGIN.wasm")]
-    pub(crate) plugin: String,
+    pub(crate) plugin: Option<String>,
     /// Only this split [default: all splits]
     // `run` calls the split of a run `--tasks`.
     #[arg(long, value_name = "SPLIT", alias = "tasks")]

@@ -205,7 +205,8 @@ fn flags() -> impl Iterator<Item = Key> {
 impl<V: Does> Args for SpecArgs<V> {
     fn augment_args(command: Command) -> Command {
         let target = Arg::new(TARGET).value_name("PLUGIN.wasm|run.toml").help(
-            "The environment, with options as in `PLUGIN.wasm?size=10&guesses=5`; or a file that describes the run",
+            "The environment, with options as in `PLUGIN.wasm?size=10&guesses=5`; the folder of a plugin; the name of a module; or a file that describes \
+             the run",
         );
         let target = match V::VERB {
             Verb::Learn => target.required_unless_present(SAMPLE),

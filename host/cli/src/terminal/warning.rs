@@ -95,7 +95,7 @@ fn text(warning: &Warning) -> String {
             let (name, version) = (escaped(&plugin.name, 80), escaped(&plugin.version, 80));
             format!(
                 "{name} {version} is the component {} here; this data folder also has another build of that name and version ({}{more}), \
-                 whose results may not hold for this one",
+                 whose results may not hold for this one; another version number would tell them apart",
                 plugin.digest.short(),
                 shown.join(", ")
             )
