@@ -10,6 +10,7 @@
 
 mod branch;
 mod mixture;
+mod paid;
 mod positions;
 mod records;
 mod rewards;

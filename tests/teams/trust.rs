@@ -38,6 +38,8 @@ fn a_signature_counts_once_its_key_is_trusted() {
     assert_eq!((&report["signer"]["name"], &report["claim"]["is_signed"]), (&"shop".into(), &true.into()));
     let lock = clawhost_files::read_text(&user.path("claw.lock"), 1 << 20).unwrap();
     assert!(lock.contains("signed_by = \"sha256:"), "{lock}");
+    let inspected = user.json(&["inspect", "shop/exact"])["module"].clone();
+    assert_eq!((&inspected["name"], inspected["signed_by"].is_string()), (&"shop/exact".into(), true));
     let keys = user.json(&["keys"]);
     assert_eq!(keys["signing"]["trusted"][0]["teams"][0], "shop");
 }

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::terminal::Progress;
 use clawhost_app::{Inspected, plugin_spec};
 use clawhost_core::{counted, escaped};
+use clawhost_package::{LOCK_FILE, LockedModule};
 use std::io::Write as _;
 
 /// Bytes of a line of a readme that are shown.
@@ -19,9 +20,11 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
     let inspected = clawhost_app::inspect(&folder, &host, &plugin_spec(plugin)?, &progress).await;
     progress.finish();
     let Inspected { plugin: inspection, limits, readme } = inspected?;
+    let module = crate::modules::pinned(context, &inspection.digest)?;
     let mut out = crate::terminal::stdout();
     if context.json() {
-        let document = serde_json::json!({ "format": 1, "plugin": inspection, "limits": limits, "readme": readme });
+        let document = serde_json::json!({ "format": 1, "plugin": inspection, "module": module, "limits": limits,
+            "readme": readme });
         crate::terminal::json(&document)?;
         return Ok(Exit::Ok);
     }
@@ -29,6 +32,11 @@ pub(crate) async fn run(context: &Context, args: &InspectArgs) -> anyhow::Result
     let about = &inspection.about;
     let summary = if about.summary.is_empty() { String::new() } else { format!(": {}", about.summary) };
     writeln!(out, "{}\x1b[1m{}\x1b[0m {}{summary}", row(inspection.world), about.name, about.version)?;
+    if let Some(LockedModule { name, version, registry, signed_by, .. }) = &module {
+        writeln!(out, "{}{name} {version}, pinned in {LOCK_FILE}, from {}", row("module"), escaped(registry, 200))?;
+        let by = signed_by.map_or_else(|| "no key that is trusted".to_owned(), |key| key.to_string());
+        writeln!(out, "{}{by}", row("signed by"))?;
+    }
     writeln!(out, "{}{}", row("track"), inspection.interface)?;
     writeln!(out, "{}{}", row("digest"), inspection.digest)?;
     writeln!(out, "{}{} KiB", row("size"), inspection.size.div_ceil(1024))?;

@@ -117,7 +117,7 @@ const LARGEST_WEIGHT: f32 = 1e9;
 pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
 /// Memory for each byte of a file of weights while it is read: the byte, and the value as f32, which is twice as long as bf16.
-const LOADED: u64 = 3;
+pub(crate) const LOADED: u64 = 3;
 
 /// Reads a file of weights into `found`.
 pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModelError> {

@@ -380,8 +380,8 @@ async fn conduct(
         }
         tokio::select! {
             biased;
-            () = operator.requested(), if progress.stopped.is_none() => {
-                progress.stopped = Some(StopReason::Cancelled);
+            () = operator.requested(), if !context.cancel.is_requested() => {
+                progress.stopped.get_or_insert(StopReason::Cancelled);
                 context.cancel.request();
             }
             Some(written) = async { Some(writing.as_mut()?.await) } => {
@@ -418,7 +418,8 @@ async fn conduct(
                     next = if ready.len() < BATCH { finished.try_recv().ok() } else { None };
                 }
                 progress.count();
-                if let Some(reason) = &progress.stopped {
+                // A spent budget refuses the next request of each episode. One that has its last answer ends as usual: the answer was paid for.
+                if let Some(reason) = progress.stopped.as_ref().filter(|reason| **reason != StopReason::ModelBudget) {
                     context.cancel.request_because(reason.clone());
                 }
             }

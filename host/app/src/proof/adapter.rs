@@ -2,10 +2,10 @@
 
 use super::ProofError;
 use super::claim::{Claim, ClaimedAdapter, LearnedClaim};
+use crate::Workspace;
 use crate::learn::output_of;
 use crate::models::weights_of;
-use crate::{AppError, Workspace};
-use clawhost_bundle::limits::{BUNDLE_BYTES, UNPACKED_BYTES};
+use clawhost_bundle::limits::UNPACKED_BYTES;
 use clawhost_bundle::{Bundle, EntryName};
 use clawhost_core::{Digest, Discrepancy, Episode, RunId};
 use clawhost_learn::CheckpointKind;
@@ -14,6 +14,9 @@ use clawhost_model::{AdapterFolder, CheckpointWriter};
 use clawhost_run_config::RunSpec;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
+
+/// Largest weights of an adapter in bytes: rank 64 in a model of six billion weights. Whoever verifies holds them in memory three times.
+const ADAPTER_BYTES: u64 = 512 << 20;
 
 /// What became of the adapter of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,9 +60,9 @@ pub(super) fn learned_adapter(
     workspace: &Workspace,
     (run, spec): (&RunId, &RunSpec),
     answered: &BTreeSet<Digest>,
-) -> Result<Option<(ProvedAdapter, Option<Files>)>, AppError> {
-    let Some(weights) = spec.weights().filter(|weights| weights.adapter.is_some()) else { return Ok(None) };
-    let left_out = |why: String| Ok(Some((ProvedAdapter::LeftOut { why }, None)));
+) -> Option<(ProvedAdapter, Option<Files>)> {
+    let weights = spec.weights().filter(|weights| weights.adapter.is_some())?;
+    let left_out = |why: String| Some((ProvedAdapter::LeftOut { why }, None));
     let digest = match answered.iter().collect::<Vec<_>>().as_slice() {
         [one] => **one,
         [] => return left_out("no test was played with it, so nothing would say that the run learned it".to_owned()),
@@ -70,18 +73,21 @@ pub(super) fn learned_adapter(
     if !AdapterFolder::is_one(&folder) {
         return left_out(format!("{} is not there any more", folder.display()));
     }
-    if let Err(error) = AdapterFolder::read(&folder) {
-        return left_out(error.to_string());
-    }
     let read = |name: &str| {
         let path = folder.join(name);
-        clawhost_files::read(&path, BUNDLE_BYTES)
-            .map_err(|error| AppError::Io { path: path.display().to_string(), error })
+        clawhost_files::read(&path, ADAPTER_BYTES).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let [settings, weights] = AdapterFolder::FILES;
-    let (settings, weights) = (read(settings)?, read(weights)?);
+    let [settings, weights] = AdapterFolder::FILES.map(read);
+    let files = match (settings, weights) {
+        (Ok(settings), Ok(weights)) => [settings, weights],
+        (Err(why), _) | (_, Err(why)) => return left_out(why),
+    };
+    if let Err(error) = AdapterFolder::of_files(files.each_ref().map(Vec::as_slice)) {
+        return left_out(error.to_string());
+    }
+    let [_, weights] = &files;
     let packed = ProvedAdapter::Packed { weights: digest, bytes: weights.len() as u64 };
-    Ok(Some((packed, Some([settings, weights]))))
+    Some((packed, Some(files)))
 }
 
 /// The parts in which the weights of an adapter are packed.
@@ -102,8 +108,8 @@ pub(super) fn packed_adapter(bundle: &Bundle) -> Result<Option<AdapterFolder>, P
     let failed = |why: String| ProofError::Entry { entry: EntryName::AdapterSettings.to_string(), why };
     let of_weights = || entries.iter().filter(|entry| matches!(entry.name, EntryName::AdapterWeights(_)));
     let bytes = of_weights().fold(0_u64, |sum, entry| sum.saturating_add(entry.unpacked));
-    if bytes > BUNDLE_BYTES {
-        return Err(failed(format!("its weights have {bytes} bytes, and {BUNDLE_BYTES} are read")));
+    if bytes > ADAPTER_BYTES {
+        return Err(failed(format!("its weights have {bytes} bytes, and {ADAPTER_BYTES} are read")));
     }
     let mut weights = Vec::new();
     for entry in of_weights() {

@@ -221,7 +221,7 @@ impl Packing<'_> {
         (run, spec): (&RunId, &RunSpec),
         tested: &BTreeSet<Digest>,
     ) -> Result<Option<ProvedAdapter>, AppError> {
-        let adapter = learned_adapter(self.workspace, (run, spec), tested)?;
+        let adapter = learned_adapter(self.workspace, (run, spec), tested);
         let mut learned = self.reports(run).await?;
         if let Some((ProvedAdapter::Packed { weights, .. }, Some([settings, of_weights]))) = &adapter {
             learned.adapter = Some(ClaimedAdapter { weights: *weights });

@@ -12,7 +12,7 @@ pub(crate) use withdraw::{YankArgs, yank};
 
 use crate::context::Context;
 use clawhost_app::{AppError, ModuleError, Modules};
-use clawhost_package::{ModuleName, ModuleNameError, ModuleRequest};
+use clawhost_package::{LockedModule, ModuleName, ModuleNameError, ModuleRequest};
 use clawhost_registry::{DEFAULT_TEAM, Location};
 use std::str::FromStr;
 
@@ -42,6 +42,12 @@ fn registry(modules: &Modules, named: Option<&str>) -> Result<Location, AppError
 fn modules(context: &Context) -> anyhow::Result<Modules> {
     let registry = context.registry()?;
     Ok(Modules::new(&context.folder()?, registry.as_ref()))
+}
+
+/// The module of claw.lock with this content. `None`: there is none, or the lock cannot be read, which commands that need it say.
+pub(crate) fn pinned(context: &Context, content: &str) -> anyhow::Result<Option<LockedModule>> {
+    let lock = modules(context)?.project().lock().ok();
+    Ok(lock.and_then(|lock| lock.modules().iter().find(|pin| pin.content.to_string() == content).cloned()))
 }
 
 /// A module name with an optional version behind it.

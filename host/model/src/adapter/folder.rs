@@ -3,8 +3,8 @@
 use super::{AdapterSettings, Targets};
 use crate::chat_folder::JSON_BYTES;
 use crate::folder::ADAPTER;
-use crate::weight_files::{Found, Stored, file, read_bytes, read_file, serialised};
-use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight};
+use crate::weight_files::{Found, LOADED, Stored, file, read_bytes, read_file, serialised};
+use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight, memory};
 use clawhost_core::Digest;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,6 +130,7 @@ impl AdapterFolder {
     pub fn of_files([config, weights]: [&[u8]; 2]) -> Result<Self, LocalModelError> {
         let [path, of_weights] = Self::FILES.map(Path::new);
         let text = std::str::from_utf8(config).map_err(|error| file(path, error))?;
+        memory::check("the adapter", (weights.len() as u64).saturating_mul(LOADED))?;
         let mut found = Found::new();
         read_bytes(of_weights, weights, &mut found)?;
         Self::of_parts(path, text, found)
