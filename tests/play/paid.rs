@@ -7,7 +7,7 @@ use clawhost_play::Observer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// The budget ends with the first request, which is answered when somebody says so.
+/// A model whose budget the first request spends. That one is answered when `answer` is notified; others are refused.
 struct Last {
     asked: AtomicU64,
     answer: Arc<Notify>,
@@ -29,7 +29,7 @@ impl Llm for Last {
     }
 }
 
-/// Says so when an episode was recorded: by then the run knows that its budget is spent.
+/// Notifies when an episode was recorded: by then the run knows that its budget is spent.
 struct Answers(Arc<Notify>);
 
 impl Observer for Answers {

@@ -92,6 +92,12 @@ fn an_adapter_that_did_not_answer_the_test_is_found() {
         opened.entries.remove(&EntryName::AdapterWeights(0));
     };
     assert!(differs(&missing, &[]).contains("the adapter"));
+    // Weights without settings.
+    let mut opened = Opened::read(&file);
+    opened.entries.remove(&EntryName::AdapterSettings);
+    opened.document(EntryName::Learning, |learned| drop(learned.as_object_mut().unwrap().remove("adapter")));
+    opened.write(&path);
+    bench.refused(&["verify", &path.display().to_string(), "-q"], &["adapter_config.json.zst"]);
     let unclaimed = |opened: &mut Opened| {
         opened.document(EntryName::Learning, |learned| drop(learned.as_object_mut().unwrap().remove("adapter")));
     };

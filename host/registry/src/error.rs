@@ -274,7 +274,10 @@ impl RegistryError {
                 ]
             }
             Self::NoModule { .. } => {
-                vec![Hint::command("list --from REGISTRY", "shows what another registry has; add takes it from there")]
+                vec![Hint::command(
+                    "search",
+                    "lists the modules of the usual registry; name another one if you meant it",
+                )]
             }
             Self::Unreachable { .. } | Self::Silent { .. } => {
                 vec![Hint::outside("what was pulled once is used without a network")]

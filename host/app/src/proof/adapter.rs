@@ -15,7 +15,7 @@ use clawhost_run_config::RunSpec;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 
-/// Largest weights of an adapter in bytes: rank 64 in a model of six billion weights. Whoever verifies holds them in memory three times.
+/// Largest weights of an adapter in bytes: rank 64 in a model of six billion weights. `verify` needs three times as much memory to read them.
 const ADAPTER_BYTES: u64 = 512 << 20;
 
 /// What became of the adapter of a run.
@@ -102,7 +102,8 @@ pub(super) fn parts(weights: &[u8]) -> impl Iterator<Item = (EntryName, &[u8])> 
 /// It is damaged, too large, or of a kind that is not supported.
 pub(super) fn packed_adapter(bundle: &Bundle) -> Result<Option<AdapterFolder>, ProofError> {
     let entries = &bundle.manifest().entries;
-    if !entries.iter().any(|entry| entry.name == EntryName::AdapterSettings) {
+    let is_of_adapter = |name| matches!(name, EntryName::AdapterSettings | EntryName::AdapterWeights(_));
+    if !entries.iter().any(|entry| is_of_adapter(entry.name)) {
         return Ok(None);
     }
     let failed = |why: String| ProofError::Entry { entry: EntryName::AdapterSettings.to_string(), why };

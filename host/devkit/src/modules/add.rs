@@ -118,7 +118,7 @@ async fn difference(
     (pin, after): (&LockedModule, &Looked),
 ) -> Result<Option<Difference>, DevkitError> {
     let shelf = bench.host().modules().shelf();
-    // It is compared, whoever signed it: a new version may be wanted because its key was revoked.
+    // Signatures are not checked here. The key of the pinned version may have been revoked, and that can be the reason for the update.
     let reference = Reference::Digest(before.manifest);
     let Some(document) = shelf.manifest(&before.name, &reference).await? else { return Ok(None) };
     let published = Published::read(shelf, &before.name, document).await?;
