@@ -13,7 +13,7 @@ transformers` runs all of it, in a virtual environment that has `torch` (a CPU b
 Three tiny models with random weights from fixed seeds, one per architecture, each a folder as people download them: Qwen2 in
 bf16 with its template in tokenizer_config.json, Qwen3 with chat_template.jinja, Llama in f16 and in shards, untied, with
 scaled positions. Beside each `expected.json`: tokens of texts, conversations through the template, logits, a greedy answer.
-`adapter` is a LoRA adapter for the Qwen3 model as `peft` writes it, `adapter-rs` one with the scale of rsLoRA.
+`keys.json`, `sampling.json` and `snippets.json` are of `differences.py`. `adapter` is a LoRA adapter for the Qwen3 model as `peft` writes it, `adapter-rs` one with the scale of rsLoRA.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import shutil
 import sys
 import tempfile
 
+import differences
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
@@ -311,6 +312,7 @@ def make(out):
             config["chat_template"] = template
             path.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
         write(folder / "expected.json", document)
+    differences.make(out)
 
 
 def adapters(out, model):

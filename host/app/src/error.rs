@@ -191,6 +191,7 @@ impl AppError {
                 | LearningError::NothingHeldOut { .. }
                 | LearningError::PlaybookChanged { .. },
             ) => ErrorKind::Usage,
+            Self::Model(error) if error.is_of_folder() => ErrorKind::Usage,
             Self::Learning(_) | Self::Model(_) | Self::Learn(_) | Self::Io { .. } | Self::Host(_) => ErrorKind::Other,
         }
     }
@@ -287,6 +288,9 @@ mod tests {
         check(wrong(reward, World::Reflector).into(), Key::EvolveReflector, &[Hint::change("evolve_reflector")]);
         let plays = Hint::command("run PLUGIN.wasm", "plays an environment");
         check(wrong(environment, reward).into(), Key::Rewards, &[Hint::change("rewards"), plays]);
+        let no_model = AppError::from(LocalModelError::TwoHeads);
+        assert_eq!((no_model.kind(), no_model.code()), (ErrorKind::Usage, "two-heads"));
+        assert_eq!(AppError::from(LocalModelError::Logits).kind(), ErrorKind::Other);
         let unknown = RequestError::UnknownModel { spec: "folower".into(), nearest: None };
         check(unknown.into(), Key::Grants, &[Hint::change("grants")]);
         let keyless = ProviderError::NoKey { host: "h".into(), variable: "V" };

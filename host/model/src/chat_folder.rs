@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 pub(crate) const CONFIG: &str = "config.json";
+pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const TEMPLATE: &str = "chat_template.jinja";
 /// The path that transformers uses if there are two templates.
 pub(crate) const TOOL_TEMPLATE: &str = "additional_chat_templates/tool_use.jinja";
@@ -46,6 +47,39 @@ fn word(document: &Value, name: &str) -> Option<String> {
     told.as_str().or_else(|| told.get("content")?.as_str()).map(str::to_owned)
 }
 
+/// The tokens that a template can name.
+const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// The named tokens of classes of tokenizers, where a folder does not say them.
+const OF_CLASSES: [(&str, &[(&str, &str)]); 2] = [
+    ("LlamaTokenizer", &[("bos_token", "<s>"), ("eos_token", "</s>"), ("unk_token", "<unk>")]),
+    (
+        "Qwen2Tokenizer",
+        &[("eos_token", "<|endoftext|>"), ("unk_token", "<|endoftext|>"), ("pad_token", "<|endoftext|>")],
+    ),
+];
+
+/// The texts of the named tokens, as transformers finds them: `special_tokens_map.json` replaces what `tokenizer_config.json` says, unless the
+/// latter lists all added tokens.
+fn special_words(folder: &Path, tokens: &Value) -> Result<BTreeMap<String, String>, LocalModelError> {
+    let older = match tokens.get("added_tokens_decoder") {
+        None => object(&folder.join("special_tokens_map.json"))?,
+        Some(_) => Value::Null,
+    };
+    let class = tokens.get("tokenizer_class").and_then(Value::as_str).unwrap_or_default();
+    let class = class.strip_suffix("Fast").unwrap_or(class);
+    let usual = OF_CLASSES.iter().find(|(name, _)| *name == class).map_or(&[][..], |(_, usual)| *usual);
+    let one = |name: &str| {
+        let said = older.get(name).or_else(|| tokens.get(name)).is_some();
+        let usual = || usual.iter().find(|(named, _)| *named == name).map(|(_, word)| (*word).to_owned());
+        match said {
+            true => word(&older, name).or_else(|| word(tokens, name)),
+            false => usual(),
+        }
+    };
+    Ok(NAMED.into_iter().filter_map(|name| Some((name.to_owned(), one(name)?))).collect())
+}
+
 /// The template of this name. A template without a name is the default.
 fn template(document: &Value, name: &str) -> Option<String> {
     match document.get("chat_template")? {
@@ -60,6 +94,9 @@ fn template(document: &Value, name: &str) -> Option<String> {
 
 /// Largest vocabulary and context that are believed: some ten times those of today's models.
 const LARGEST_SIZE: usize = 1 << 26;
+
+/// How many of the most likely tokens transformers draws from where `top_k` is not said.
+const USUAL_TOP_K: u64 = 50;
 
 /// Settings of generation_config.json that this crate does not follow, with their neutral values.
 const IGNORED: [(&str, f64); 7] = [
@@ -92,7 +129,11 @@ impl ChatFiles {
             _ => Ok(template(&tokens, name)),
         };
         let (template, tool_template) = (template_of(TEMPLATE, DEFAULT)?, template_of(TOOL_TEMPLATE, TOOL_USE)?);
-        let generation = object(&folder.join("generation_config.json"))?;
+        // Older folders have the settings of generation among those of the shape.
+        let generation = match object(&folder.join("generation_config.json"))? {
+            Value::Null => object(&folder.join(CONFIG))?,
+            own => own,
+        };
         match generation.get("eos_token_id") {
             Some(Value::Array(_)) => end_tokens = ids(&generation),
             _ => end_tokens.extend(ids(&generation)),
@@ -105,21 +146,21 @@ impl ChatFiles {
         });
         let ignored = ignored.collect();
         let number = |name: &str| generation.get(name).and_then(Value::as_f64).map(|number| number as f32);
-        let samples = generation.get("do_sample").and_then(Value::as_bool).unwrap_or(true);
+        // A folder that does not say `do_sample` is greedy, and the 50 most likely tokens are drawn from where it does not say `top_k`.
+        let samples = generation.get("do_sample").and_then(Value::as_bool).unwrap_or(false);
+        let top_k = generation.get("top_k").and_then(Value::as_u64).or(samples.then_some(USUAL_TOP_K));
         let sampling = Sampling {
             temperature: if samples { number("temperature").unwrap_or(1.0) } else { 0.0 },
-            top_k: generation.get("top_k").and_then(Value::as_u64).filter(|k| *k > 0).map(|k| k as usize),
+            top_k: top_k.filter(|k| *k > 0).map(|k| k as usize),
             top_p: number("top_p").unwrap_or(1.0),
             min_p: number("min_p").unwrap_or(0.0),
             bias: Vec::new(),
         };
-        let words =
-            ["bos_token", "eos_token"].into_iter().filter_map(|name| Some((name.to_owned(), word(&tokens, name)?)));
         Ok(Self {
-            tokenizer_json: tokenizer_json(&folder.join("tokenizer.json"))?,
+            tokenizer_json: tokenizer_json(&folder.join(TOKENIZER))?,
             template,
             tool_template,
-            words: words.collect(),
+            words: special_words(folder, &tokens)?,
             end_tokens,
             sampling,
             ignored,
@@ -202,13 +243,11 @@ impl ChatFolder {
             "vocabulary": vocabulary, "context": context, "end": end_tokens, "tokenizer": tokenizer_json, "template": template,
             "tool_template": tool_template, "words": words, "sampling": format!("{sampling:?}"),
         }));
-        let word = |name: &str| words.get(name).map(String::as_str).unwrap_or_default();
         let files = TextFiles {
             tokenizer_json: &tokenizer_json,
             template: template.as_deref(),
             tool_template: tool_template.as_deref(),
-            beginning: word("bos_token"),
-            end: word("eos_token"),
+            words: &words,
         };
         let texts = fits(Texts::open(&files, &OWN_TEMPLATES, host)?, vocabulary)?;
         let (tokenizer, template) = conversing(texts)?;
@@ -230,6 +269,59 @@ mod tests {
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
         std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
         folder
+    }
+
+    #[test]
+    fn named_tokens_are_found_where_transformers_finds_them_and_written_back() {
+        let check = |tokens: Value, map: Option<Value>, expect: &[(&str, &str)]| {
+            let folder = tempfile::tempdir().unwrap();
+            TinyModel::default().make().unwrap().write(folder.path()).unwrap();
+            std::fs::write(folder.path().join(TOKENIZER_CONFIG), tokens.to_string()).unwrap();
+            if let Some(map) = map {
+                std::fs::write(folder.path().join("special_tokens_map.json"), map.to_string()).unwrap();
+            }
+            let read = crate::ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap();
+            let words: Vec<_> = read.words.iter().map(|(name, word)| (name.as_str(), word.as_str())).collect();
+            assert_eq!(words, expect, "{tokens}");
+            let again = tempfile::tempdir().unwrap();
+            read.write(again.path()).unwrap();
+            assert_eq!(crate::ModelFolder::read(again.path(), &TextHost::InProcess).unwrap().words, read.words);
+        };
+        let content = json!({ "content": "<p>", "lstrip": false });
+        check(json!({ "eos_token": "#", "pad_token": content }), None, &[("eos_token", "#"), ("pad_token", "<p>")]);
+        let map = json!({ "bos_token": "<b>", "eos_token": { "content": "<e>" } });
+        check(json!({ "eos_token": "#" }), Some(map.clone()), &[("bos_token", "<b>"), ("eos_token", "<e>")]);
+        check(json!({ "eos_token": "#", "added_tokens_decoder": {} }), Some(map), &[("eos_token", "#")]);
+        let llama = [("bos_token", "<s>"), ("eos_token", "#"), ("unk_token", "<unk>")];
+        check(json!({ "tokenizer_class": "LlamaTokenizerFast", "eos_token": "#" }), None, &llama);
+        let qwen = json!({ "tokenizer_class": "Qwen2Tokenizer", "pad_token": null });
+        check(qwen, None, &[("eos_token", "<|endoftext|>"), ("unk_token", "<|endoftext|>")]);
+    }
+
+    #[test]
+    fn the_default_sampling_is_that_of_transformers() {
+        let check = |name: &str, document: Value, temperature: f32, top_k: Option<usize>| {
+            let folder = tempfile::tempdir().unwrap();
+            TinyModel::default().make().unwrap().write(folder.path()).unwrap();
+            std::fs::remove_file(folder.path().join("generation_config.json")).unwrap();
+            let path = folder.path().join(name);
+            let mut whole: Value =
+                std::fs::read_to_string(&path).map_or(json!({}), |text| serde_json::from_str(&text).unwrap());
+            whole.as_object_mut().unwrap().extend(document.as_object().unwrap().clone());
+            std::fs::write(path, whole.to_string()).unwrap();
+            let read = crate::ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap();
+            assert_eq!((read.sampling.temperature, read.sampling.top_k), (temperature, top_k), "{name}: {document}");
+            let again = tempfile::tempdir().unwrap();
+            read.write(again.path()).unwrap();
+            assert_eq!(crate::ModelFolder::read(again.path(), &TextHost::InProcess).unwrap().sampling, read.sampling);
+        };
+        let generation = "generation_config.json";
+        check(generation, json!({}), 0.0, None);
+        check(generation, json!({ "temperature": 0.5, "top_k": 20 }), 0.0, Some(20));
+        check(generation, json!({ "do_sample": true }), 1.0, Some(50));
+        check(generation, json!({ "do_sample": true, "top_k": 0, "temperature": 0.5 }), 0.5, None);
+        check(CONFIG, json!({}), 0.0, None);
+        check(CONFIG, json!({ "do_sample": true, "top_k": 7, "temperature": 0.5 }), 0.5, Some(7));
     }
 
     #[test]

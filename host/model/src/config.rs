@@ -4,7 +4,7 @@
 //! and Llama if `attention_bias` is true), normalised queries and keys (Qwen3), a head that shares the embedding
 //! (`tied`).
 
-use crate::{LocalModelError, Weight};
+use crate::{LocalModelError, Weight, config_keys};
 use serde_json::{Map, Value, json};
 
 /// A family of checkpoints.
@@ -27,6 +27,14 @@ impl Architecture {
             Self::Llama => "llama",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+        }
+    }
+
+    /// The context of a model whose file does not say it.
+    fn usual_context(self) -> usize {
+        match self {
+            Self::Llama => 2048,
+            Self::Qwen2 | Self::Qwen3 => 32_768,
         }
     }
 
@@ -145,12 +153,33 @@ impl Fields<'_> {
         }
     }
 
-    fn flag(&self, name: &str) -> bool {
-        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    fn flag(&self, name: &str) -> Result<bool, LocalModelError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(self.wrong(name, other, "expected true or false")),
+        }
     }
 
-    fn refuse_flag(&self, name: &str, why: &str) -> Result<(), LocalModelError> {
-        if self.flag(name) { Err(LocalModelError::Config(format!("{name} is true: {why}"))) } else { Ok(()) }
+    fn text(&self, name: &str) -> Result<Option<&str>, LocalModelError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.wrong(name, other, "expected a text")),
+        }
+    }
+
+    /// An object with members. An empty one counts as none, as in transformers.
+    fn object(&self, name: &str) -> Result<Option<&Map<String, Value>>, LocalModelError> {
+        match self.0.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object).filter(|object| !object.is_empty())),
+            Some(other) => Err(self.wrong(name, other, "expected an object")),
+        }
+    }
+
+    fn wrong(&self, name: &str, value: &Value, expected: &str) -> LocalModelError {
+        LocalModelError::Config(format!("{name} is {}; {expected}", clawhost_core::escaped(&value.to_string(), 80)))
     }
 }
 
@@ -171,23 +200,35 @@ impl ModelConfig {
                 clawhost_core::escaped(kind, 80)
             ))
         })?;
-        fields.refuse_flag("use_sliding_window", "sliding windows are not supported")?;
-        fields.refuse_flag("mlp_bias", "biases in the MLP are not supported")?;
-        match object.get("hidden_act").and_then(Value::as_str) {
-            None | Some("silu") => {}
+        config_keys::check(&object, architecture)?;
+        if fields.flag("mlp_bias")? {
+            return Err(LocalModelError::Config("mlp_bias is true: biases in the MLP are not supported".into()));
+        }
+        match fields.text("hidden_act")? {
+            // Two names of one function.
+            None | Some("silu" | "swish") => {}
             Some(other) => {
                 let other = clawhost_core::escaped(other, 80);
                 return Err(LocalModelError::Config(format!("hidden_act is `{other}`; this version supports silu")));
             }
         }
         let (width, heads) = (fields.needed("hidden_size")?, fields.needed("num_attention_heads")?);
+        let missing = |name: &str| !object.contains_key(name);
+        if architecture != Architecture::Llama && missing("num_key_value_heads") {
+            // transformers' default is 32, whatever the number of heads.
+            return Err(LocalModelError::Config("num_key_value_heads is missing".into()));
+        }
         let key_value_heads = fields.size("num_key_value_heads")?.unwrap_or(heads);
         let head_width = match fields.size("head_dim")? {
             Some(size) => size,
+            // transformers' default is 128, whatever the width.
+            None if architecture == Architecture::Qwen3 => {
+                return Err(LocalModelError::Config("head_dim is missing".into()));
+            }
             None if width.is_multiple_of(heads) => width / heads,
             None => {
                 let why = format!(
-                    "hidden_size {width}is not a multiple of num_attention_heads {heads}, and head_dim is missing"
+                    "hidden_size {width} is not a multiple of num_attention_heads {heads}, and head_dim is missing"
                 );
                 return Err(LocalModelError::Config(why));
             }
@@ -199,15 +240,15 @@ impl ModelConfig {
             );
             return Err(LocalModelError::Config(why));
         }
-        // transformers 5 stores both under one name, older versions separately.
-        let rotary = object.get("rope_parameters").or_else(|| object.get("rope_scaling")).and_then(Value::as_object);
+        // transformers 5 writes `rope_parameters`, older versions `rope_scaling`. Where a file has both, transformers takes the older one.
+        let (older, newer) = (fields.object("rope_scaling")?, fields.object("rope_parameters")?);
         let empty = Map::new();
-        let rotary = Fields(rotary.unwrap_or(&empty));
+        let rotary = Fields(older.or(newer).unwrap_or(&empty));
         let base = match rotary.number("rope_theta")? {
             Some(base) => base,
             None => fields.number("rope_theta")?.unwrap_or(10_000.0),
         };
-        let attention_bias = fields.flag("attention_bias");
+        let attention_bias = fields.flag("attention_bias")?;
         Ok(Self {
             architecture,
             vocabulary: fields.needed("vocab_size")?,
@@ -217,11 +258,11 @@ impl ModelConfig {
             key_value_heads,
             head_width,
             mlp_width: fields.needed("intermediate_size")?,
-            context: fields.size("max_position_embeddings")?.unwrap_or(2048),
+            context: fields.size("max_position_embeddings")?.unwrap_or(architecture.usual_context()),
             rotary_base: within("rope_theta", base, 1.0..=1e12)?,
             rotary_scaling: scaling(&rotary)?,
             norm_epsilon: within("rms_norm_eps", fields.number("rms_norm_eps")?.unwrap_or(1e-6), 0.0..=1.0)?,
-            tied: fields.flag("tie_word_embeddings"),
+            tied: fields.flag("tie_word_embeddings")?,
             query_bias: architecture == Architecture::Qwen2 || attention_bias,
             output_bias: architecture != Architecture::Qwen2 && attention_bias,
             query_norm: architecture == Architecture::Qwen3,
@@ -301,28 +342,63 @@ impl ModelConfig {
     }
 }
 
+/// The keys of the objects `rope_scaling` and `rope_parameters` that are read.
+const ROTARY: [&str; 7] = [
+    "rope_type",
+    "type",
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+];
+
 fn scaling(rotary: &Fields<'_>) -> Result<RotaryScaling, LocalModelError> {
-    let kind = rotary.0.get("rope_type").or_else(|| rotary.0.get("type")).and_then(Value::as_str).unwrap_or("default");
+    let kind = match rotary.text("rope_type")? {
+        Some(kind) => kind,
+        None => rotary.text("type")?.unwrap_or("default"),
+    };
+    let used = match kind {
+        "default" => 3,
+        "linear" => 4,
+        "llama3" => ROTARY.len(),
+        other => {
+            let other = clawhost_core::escaped(other, 80);
+            return Err(LocalModelError::Config(format!(
+                "rope_type is `{other}`; this version supports default, linear and llama3"
+            )));
+        }
+    };
+    let used = ROTARY.get(..used).unwrap_or_default();
+    let whole = |value: &Value| value.is_null() || value == 1.0;
+    let unknown = rotary.0.iter().find(|(name, value)| match name.as_str() {
+        "partial_rotary_factor" => !whole(value),
+        name => !value.is_null() && !used.contains(&name),
+    });
+    if let Some((name, value)) = unknown {
+        let name = clawhost_core::escaped(name, 80);
+        return Err(rotary.wrong(&name, value, &format!("rope_type `{kind}` does not use it")));
+    }
     let needed = |name: &str| {
         rotary.number(name)?.ok_or_else(|| LocalModelError::Config(format!("rope_type `{kind}` needs {name}")))
     };
     match kind {
-        "default" => Ok(RotaryScaling::None),
-        "linear" => Ok(RotaryScaling::Linear(needed("factor")?)),
-        "llama3" => Ok(RotaryScaling::Llama3 {
-            factor: needed("factor")?,
-            low: needed("low_freq_factor")?,
-            high: needed("high_freq_factor")?,
-            original: needed("original_max_position_embeddings")?,
-        }),
-        other => {
-            let other = clawhost_core::escaped(other, 80);
-            Err(LocalModelError::Config(format!(
-                "rope_type is `{other}`; this version supports default, linear and llama3"
-            )))
+        "linear" => Ok(RotaryScaling::Linear(within("factor", needed("factor")?, FACTORS)?)),
+        "llama3" => {
+            let (factor, low, high) = (needed("factor")?, needed("low_freq_factor")?, needed("high_freq_factor")?);
+            let original = needed("original_max_position_embeddings")?;
+            if low >= high {
+                let why = format!("low_freq_factor {low} is not below high_freq_factor {high}");
+                return Err(LocalModelError::Config(why));
+            }
+            Ok(RotaryScaling::Llama3 { factor: within("factor", factor, FACTORS)?, low, high, original })
         }
+        _ => Ok(RotaryScaling::None),
     }
 }
+
+/// Factors by which contexts are extended. Known ones are 2 to 32.
+const FACTORS: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 
 /// A number that can be computed with: larger ones overflow, and answers would be uniform.
 fn within(name: &str, number: f64, range: std::ops::RangeInclusive<f64>) -> Result<f64, LocalModelError> {

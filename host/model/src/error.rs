@@ -40,6 +40,19 @@ pub enum LocalModelError {
         "the weight {0} holds a value that is not finite, or above 1e9; the file is damaged, or training diverged before it was saved"
     )]
     NotFinite(String),
+    /// The head of a tied model differs from its embedding.
+    #[error(
+        "config.json says `tie_word_embeddings`, and lm_head.weight differs from the embedding; set tie_word_embeddings to false if the model was trained with that head, or remove the weight"
+    )]
+    TwoHeads,
+    /// The folder holds a model in a format that is not read, or no model.
+    #[error("{folder}: {why}")]
+    Format {
+        /// The folder.
+        folder: PathBuf,
+        /// What was found, and what to do.
+        why: String,
+    },
     /// The tokenizer cannot be used.
     #[error("tokenizer.json: {0}")]
     Tokenizer(String),
@@ -152,6 +165,8 @@ impl LocalModelError {
             Self::UnknownWeight(_) => "weight-unknown",
             Self::Shape { .. } => "weight-shape",
             Self::NotFinite(_) => "weight-not-finite",
+            Self::TwoHeads => "two-heads",
+            Self::Format { .. } => "model-format",
             Self::Tokenizer(_) => "tokenizer",
             Self::Alphabet { .. } => "alphabet",
             Self::Template(_) => "chat-template",
@@ -168,6 +183,36 @@ impl LocalModelError {
             Self::Adapter(_) => "adapter",
             Self::Samples(_) => "samples",
             Self::Service(_) => "service",
+        }
+    }
+
+    /// Whether the folder of a model or an adapter is at fault: another one, or a repaired one, would do.
+    pub fn is_of_folder(&self) -> bool {
+        match self {
+            Self::Config(_)
+            | Self::MissingWeight(_)
+            | Self::UnknownWeight(_)
+            | Self::Shape { .. }
+            | Self::NotFinite(_)
+            | Self::TwoHeads
+            | Self::Format { .. }
+            | Self::Tokenizer(_)
+            | Self::Template(_)
+            | Self::TextLimit { .. }
+            | Self::Adapter(_) => true,
+            Self::File { .. }
+            | Self::Alphabet { .. }
+            | Self::TextProcess(_)
+            | Self::Logits
+            | Self::TooLong { .. }
+            | Self::Device { .. }
+            | Self::DeviceLost { .. }
+            | Self::DeviceMemory { .. }
+            | Self::Memory { .. }
+            | Self::Diverged { .. }
+            | Self::Checkpoint(_)
+            | Self::Samples(_)
+            | Self::Service(_) => false,
         }
     }
 

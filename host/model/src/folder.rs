@@ -8,7 +8,7 @@ use crate::generate::{NewTokens, Sampling};
 use crate::tiny::OWN_TEMPLATES;
 use crate::tokens::{ChatTemplate, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
-use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, memory};
+use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, foreign_format, memory};
 use clawhost_core::Digest;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub struct ModelFolder {
     pub template: Option<String>,
     /// The template for conversations that offer tools, if it differs.
     pub tool_template: Option<String>,
-    /// The texts of its special tokens by name: `bos_token`, `eos_token`.
+    /// The texts of its special tokens by name: `bos_token`, `eos_token`, `pad_token` and others.
     pub words: BTreeMap<String, String>,
     /// Its default sampling.
     pub sampling: Sampling,
@@ -49,6 +49,7 @@ impl ModelFolder {
     /// # Errors
     /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is not supported.
     pub fn read(folder: &Path, texts: &TextHost) -> Result<Self, LocalModelError> {
+        foreign_format::check(folder)?;
         let mut config = ModelConfig::parse(&text(&folder.join(CONFIG))?)?;
         let ChatFiles { end_tokens, tokenizer_json, template, tool_template, words, sampling, ignored } =
             ChatFiles::read(folder, std::mem::take(&mut config.end_tokens))?;
@@ -111,12 +112,11 @@ impl ModelFolder {
         let plain = |number: f32| json!(number.to_string().parse::<f64>().unwrap_or_default());
         let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
         let mut told = json!({ "eos_token_id": self.config.end_tokens, "do_sample": temperature > 0.0 });
-        if let (true, Some(told)) = (temperature > 0.0, told.as_object_mut()) {
+        if let Some(told) = told.as_object_mut() {
+            let samples = temperature > 0.0;
+            told.extend(samples.then(|| ("temperature".to_owned(), plain(temperature))));
             // Without a number, transformers takes the 50 most likely.
-            told.extend([
-                ("temperature".to_owned(), plain(temperature)),
-                ("top_k".to_owned(), json!(top_k.unwrap_or(0))),
-            ]);
+            told.extend((samples || top_k.is_some()).then(|| ("top_k".to_owned(), json!(top_k.unwrap_or(0)))));
             told.extend((top_p < 1.0).then(|| ("top_p".to_owned(), plain(top_p))));
             told.extend((min_p > 0.0).then(|| ("min_p".to_owned(), plain(min_p))));
         }
@@ -143,13 +143,11 @@ impl ModelFolder {
     /// # Errors
     /// `tokenizer.json` is invalid, or gives tokens that have no embedding; the template is invalid Jinja; or reading them reaches a limit.
     pub fn texts(&self) -> Result<Texts, LocalModelError> {
-        let word = |name: &str| self.words.get(name).map(String::as_str).unwrap_or_default();
         let files = TextFiles {
             tokenizer_json: &self.tokenizer_json,
             template: self.template.as_deref(),
             tool_template: self.tool_template.as_deref(),
-            beginning: word("bos_token"),
-            end: word("eos_token"),
+            words: &self.words,
         };
         fits(Texts::open(&files, &OWN_TEMPLATES, &self.texts)?, self.config.vocabulary)
     }

@@ -233,7 +233,7 @@ mod tests {
     fn unsupported_sampling_settings_are_listed() {
         let folder = tempfile::tempdir().unwrap();
         TinyModel::default().make().unwrap().write(folder.path()).unwrap();
-        let told = r#"{"repetition_penalty": 1.05, "num_beams": 1, "no_repeat_ngram_size": 3, "temperature": 0.5}"#;
+        let told = r#"{"do_sample": true, "repetition_penalty": 1.05, "num_beams": 1, "no_repeat_ngram_size": 3, "temperature": 0.5}"#;
         std::fs::write(folder.path().join("generation_config.json"), told).unwrap();
         let read = ModelFolder::read(folder.path(), &TextHost::InProcess).unwrap();
         assert_eq!(read.ignored, ["repetition_penalty 1.05", "no_repeat_ngram_size 3"]);
@@ -313,6 +313,22 @@ mod tests {
             &|folder| std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap(),
             "a shard is called",
         );
+    }
+
+    #[test]
+    fn a_tied_model_with_another_head_is_refused() {
+        let check = |change: f32, refused: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let mut made = TinyModel::default().make().unwrap();
+            let mut head = made.weights.embedding.clone();
+            head.values = head.values.iter().map(|value| value + change).collect();
+            made.weights.head = Some(head);
+            made.write(folder.path()).unwrap();
+            let read = ModelFolder::read(folder.path(), &TextHost::InProcess);
+            assert_eq!(matches!(read, Err(LocalModelError::TwoHeads)), refused, "{change}");
+        };
+        check(0.0, false);
+        check(0.001, true);
     }
 
     #[test]

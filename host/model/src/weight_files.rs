@@ -166,11 +166,13 @@ impl Convert<[usize; 2], usize> for Take {
     }
 }
 
-/// Whether a file may contain this weight although it is not needed: angles that follow from the configuration, and the
-/// head of a model whose head is its embedding.
-fn is_derived(name: &str, config: &ModelConfig) -> bool {
-    name.ends_with(".rotary_emb.inv_freq") || (config.tied && name == "lm_head.weight")
+/// Whether a file may contain this weight although it is not needed: angles that follow from the configuration.
+fn is_derived(name: &str) -> bool {
+    name.ends_with(".rotary_emb.inv_freq")
 }
+
+/// The name of the head. Some files repeat the embedding under it.
+const HEAD: &str = "lm_head.weight";
 
 /// Reads all weights of a folder. Every weight of the architecture must be there with its shape, and no unknown one.
 pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, LocalModelError> {
@@ -180,7 +182,13 @@ pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, L
     }
     let mut take = Take(found);
     let weights = Decoder::blueprint(config).convert(&mut take)?;
-    match take.0.into_keys().find(|name| !is_derived(name, config)) {
+    if let (true, Some((_, head))) = (config.tied, take.0.remove(HEAD)) {
+        // The embedding or this head: answers differ, and nobody can tell which the model was trained with.
+        if head[..] != weights.embedding.values[..] {
+            return Err(LocalModelError::TwoHeads);
+        }
+    }
+    match take.0.into_keys().find(|name| !is_derived(name)) {
         Some(name) => Err(LocalModelError::UnknownWeight(clawhost_core::escaped(&name, 200))),
         None => Ok(weights),
     }

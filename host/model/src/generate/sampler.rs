@@ -124,10 +124,13 @@ impl Sampler {
         order.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
         order.truncate(self.sampling.top_k.unwrap_or(usize::MAX).max(1));
         let most = order.first().map_or(0.0, |(_, share)| *share);
+        // Top-p is a share of what top-k left, as in transformers.
+        let whole: f64 = order.iter().map(|(_, share)| share).sum();
         let mut passed = 0.0;
         let mut kept: Vec<u32> = Vec::new();
         for (token, share) in order {
-            let enough = passed >= f64::from(self.sampling.top_p) || share < most * f64::from(self.sampling.min_p);
+            let enough =
+                passed >= f64::from(self.sampling.top_p) * whole || share < most * f64::from(self.sampling.min_p);
             if enough && !kept.is_empty() {
                 break;
             }

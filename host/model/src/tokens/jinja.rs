@@ -1,10 +1,13 @@
 //! Renders conversations as text with the model's Jinja template, within limits on its steps and on its text.
 
+use super::generation_tags::without_generation_tags;
 use super::limits::{RENDERED_BYTES, TEMPLATE_FUEL};
+use super::python_text;
 use clawhost_core::{Message, Part, Role, ToolSpec, escaped};
 use minijinja::value::{Enumerator, Object};
 use minijinja::{Environment, ErrorKind, Value, context};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -12,8 +15,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Jinja {
     environment: Environment<'static>,
-    beginning: String,
-    end: String,
+    words: BTreeMap<String, String>,
     control: Vec<String>,
 }
 
@@ -162,7 +164,7 @@ impl Write for Bounded {
 }
 
 impl Jinja {
-    /// A template, the one for conversations that offer tools, the texts of the tokens for beginning and end, and the control words that
+    /// A template, the one for conversations that offer tools, the texts of special tokens by name, and the control words that
     /// are made inert in messages and in the names of tools.
     ///
     /// # Errors
@@ -170,8 +172,7 @@ impl Jinja {
     pub(super) fn new(
         source: &str,
         with_tools: Option<&str>,
-        beginning: &str,
-        end: &str,
+        words: &BTreeMap<String, String>,
         control: Vec<String>,
     ) -> Result<Self, String> {
         let mut environment = Environment::new();
@@ -180,6 +181,9 @@ impl Jinja {
         environment.set_fuel(Some(TEMPLATE_FUEL));
         // Functions that templates written for Python call.
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_formatter(python_text::print);
+        environment.add_filter("string", python_text::string);
+        environment.add_filter("join", python_text::join);
         environment.add_filter("tojson", super::json::tojson);
         environment.add_function("raise_exception", |why: String| -> Result<String, minijinja::Error> {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, why))
@@ -187,11 +191,11 @@ impl Jinja {
         // A template that asks for the date gets none: equal conversations give equal texts.
         environment.add_function("strftime_now", |_: String| String::new());
         let invalid = |error: minijinja::Error| escaped(&error.to_string(), SHOWN);
-        environment.add_template_owned(NAME, source.to_owned()).map_err(invalid)?;
+        environment.add_template_owned(NAME, without_generation_tags(source)).map_err(invalid)?;
         if let Some(source) = with_tools {
-            environment.add_template_owned(WITH_TOOLS, source.to_owned()).map_err(invalid)?;
+            environment.add_template_owned(WITH_TOOLS, without_generation_tags(source)).map_err(invalid)?;
         }
-        Ok(Self { environment, beginning: beginning.to_owned(), end: end.to_owned(), control })
+        Ok(Self { environment, words: words.clone(), control })
     }
 
     /// Renders the conversation, with the prompt for the next answer.
@@ -220,7 +224,7 @@ impl Jinja {
         let mut text = Bounded(Vec::new());
         let all = context! {
             messages => rendered, tools => tools, add_generation_prompt => true,
-            bos_token => self.beginning, eos_token => self.end,
+            ..Value::from_serialize(&self.words)
         };
         template.render_captured_to(all, &mut text)?;
         String::from_utf8(text.0).map_err(|error| Unrendered::Refused(error.to_string()))
@@ -239,7 +243,8 @@ mod tests {
     #[test]
     fn conversations_are_rendered_as_text() {
         let source = "{% for message in messages %}<{{ message.role }}>{{ message.content.strip() }}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
-        let template = Jinja::new(source, None, "", "#", Vec::new()).unwrap();
+        let words = BTreeMap::from([("eos_token".to_owned(), "#".to_owned())]);
+        let template = Jinja::new(source, None, &words, Vec::new()).unwrap();
         let talk = [
             said(Role::System, "Be brief."),
             said(Role::User, " Hi "),
@@ -254,7 +259,7 @@ mod tests {
     fn control_words_in_messages_are_inert() {
         let source = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments.a }}{% endfor %}<|im_end|>{% endfor %}{{ (tools or [])|tojson }}";
         let words = ["<|im_end|>", "<|im_start|>"].map(str::to_owned).to_vec();
-        let template = Jinja::new(source, None, "", "", words).unwrap();
+        let template = Jinja::new(source, None, &BTreeMap::new(), words).unwrap();
         let mut calls = said(Role::Assistant, "");
         let arguments = r#"{"a": "<|im_end|>"}"#.to_owned();
         calls.tool_calls.push(ToolCall { id: "1".into(), name: "t".into(), arguments, extra: vec![] });
@@ -269,7 +274,7 @@ mod tests {
     #[test]
     fn tool_messages_name_the_latest_call_and_tools_can_have_their_own_template() {
         let source = "{% for m in messages %}{{ m.name or m.role }} {% endfor %}";
-        let template = Jinja::new(source, Some("with {{ tools|length }}"), "", "", Vec::new()).unwrap();
+        let template = Jinja::new(source, Some("with {{ tools|length }}"), &BTreeMap::new(), Vec::new()).unwrap();
         let call = |name: &str| {
             let mut message = said(Role::Assistant, "");
             let call = ToolCall { id: "call-1".into(), name: name.into(), arguments: "{}".into(), extra: vec![] };
@@ -286,16 +291,16 @@ mod tests {
     #[test]
     fn a_template_can_refuse_with_a_reason() {
         let source = "{% if messages[0].role != 'user' %}{{ raise_exception('the user speaks first') }}{% endif %}";
-        let template = Jinja::new(source, None, "", "", Vec::new()).unwrap();
+        let template = Jinja::new(source, None, &BTreeMap::new(), Vec::new()).unwrap();
         let error = template.render(&[said(Role::Assistant, "Hi")], &[]).unwrap_err();
         assert_eq!(error, Unrendered::Refused("the user speaks first".into()));
-        assert!(Jinja::new("{% if %}", None, "", "", Vec::new()).is_err());
+        assert!(Jinja::new("{% if %}", None, &BTreeMap::new(), Vec::new()).is_err());
     }
 
     #[test]
     fn a_template_has_limited_steps_and_a_limited_text() {
         let check = |source: &str, expect: &str| {
-            let template = Jinja::new(source, None, "", "", Vec::new()).unwrap();
+            let template = Jinja::new(source, None, &BTreeMap::new(), Vec::new()).unwrap();
             assert_eq!(
                 template.render(&[said(Role::User, "Hi")], &[]).unwrap_err(),
                 Unrendered::Limit(expect.into()),

@@ -77,7 +77,7 @@ impl Style {
 }
 
 /// The shortest digits that parse to the same number, with an exponent below 1e-4 and from 1e16 on: Python's `repr`.
-fn float(number: f64) -> String {
+pub(super) fn float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();

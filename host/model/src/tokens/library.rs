@@ -26,7 +26,7 @@ impl Library {
         let facts = tokenizer.as_ref().map(facts).unwrap_or_default();
         let template = sources.template.as_deref().map(|template| {
             let tools = sources.tool_template.as_deref();
-            Jinja::new(template, tools, &sources.beginning, &sources.end, facts.control_words.clone())
+            Jinja::new(template, tools, &sources.words, facts.control_words.clone())
         });
         let template = template.transpose().map_err(Told::Template)?;
         Ok(Self { tokenizer, template, facts })

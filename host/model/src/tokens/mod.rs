@@ -4,6 +4,7 @@
 //! interprets them ([`TextHost`]); alphabets and templates that this program writes itself are interpreted here.
 
 mod alphabet;
+mod generation_tags;
 mod growth;
 mod incremental;
 mod jinja;
@@ -12,6 +13,7 @@ mod library;
 mod limits;
 mod order;
 mod process;
+mod python_text;
 mod serve;
 mod template;
 mod texts;

@@ -3,6 +3,7 @@
 use clawhost_core::{Message, ToolSpec};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The texts of a model folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,10 +14,8 @@ pub(super) struct Sources {
     pub(super) template: Option<String>,
     /// The template for conversations that offer tools.
     pub(super) tool_template: Option<String>,
-    /// The text of the token for the beginning.
-    pub(super) beginning: String,
-    /// The text of the token for the end.
-    pub(super) end: String,
+    /// The texts of special tokens by name: `bos_token`, for example.
+    pub(super) words: BTreeMap<String, String>,
 }
 
 /// A question.

@@ -51,13 +51,14 @@ impl ChatTemplate {
 #[cfg(test)]
 mod tests {
     use crate::tokens::{TextFiles, TextHost, Texts, alphabet_json};
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_template_that_omits_system_messages_is_detected() {
         let alphabet = alphabet_json(&['1', '2']);
         let check = |source: &str, expect| {
-            let (tool_template, beginning, end) = (None, "", "");
-            let files = TextFiles { tokenizer_json: &alphabet, template: Some(source), tool_template, beginning, end };
+            let (tool_template, words) = (None, &BTreeMap::new());
+            let files = TextFiles { tokenizer_json: &alphabet, template: Some(source), tool_template, words };
             let template = Texts::open(&files, &[], &TextHost::InProcess).unwrap().template.unwrap();
             assert_eq!(template.ignores_system_prompt(), expect, "{source}");
         };

@@ -9,6 +9,7 @@ use super::{ChatTemplate, Tokenizer, alphabet};
 use crate::LocalModelError;
 use clawhost_child::ChildProgram;
 use clawhost_core::{Message, Origin, Role};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the tokenizer and the chat template of a model folder are interpreted.
@@ -64,10 +65,8 @@ pub struct TextFiles<'a> {
     pub template: Option<&'a str>,
     /// The template for conversations that offer tools.
     pub tool_template: Option<&'a str>,
-    /// The text of the token for the beginning.
-    pub beginning: &'a str,
-    /// The text of the token for the end.
-    pub end: &'a str,
+    /// The texts of special tokens by name, which the template may use: `bos_token`, for example.
+    pub words: &'a BTreeMap<String, String>,
 }
 
 /// A tokenizer, and the chat template that was made for it.
@@ -84,7 +83,7 @@ impl Texts {
     ///
     /// # Errors
     /// A text is invalid, or reading it reaches a limit.
-    pub(crate) fn open(files: &TextFiles<'_>, own: &[&str], host: &TextHost) -> Result<Self, LocalModelError> {
+    pub fn open(files: &TextFiles<'_>, own: &[&str], host: &TextHost) -> Result<Self, LocalModelError> {
         for template in files.template.iter().chain(&files.tool_template) {
             if template.len() as u64 > TEMPLATE_BYTES {
                 let most = TEMPLATE_BYTES >> 20;
@@ -105,8 +104,7 @@ impl Texts {
             tokenizer: characters.is_none().then(|| files.tokenizer_json.to_owned()),
             template: files.template.map(str::to_owned),
             tool_template: files.tool_template.map(str::to_owned),
-            beginning: files.beginning.to_owned(),
-            end: files.end.to_owned(),
+            words: files.words.clone(),
         };
         let host = if needs_no_process { &TextHost::InProcess } else { host };
         let interpreter = Arc::new(Interpreter::open(sources, host)?);

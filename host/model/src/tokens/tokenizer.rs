@@ -157,15 +157,24 @@ fn encoded(library: &Interpreter, text: &str, whole: bool) -> Result<Vec<u32>, L
 #[cfg(test)]
 impl Tokenizer {
     pub(crate) fn parse(tokenizer_json: &str) -> Result<Self, LocalModelError> {
-        let files = super::TextFiles { tokenizer_json, template: None, tool_template: None, beginning: "", end: "" };
+        let files = super::TextFiles {
+            tokenizer_json,
+            template: None,
+            tool_template: None,
+            words: &std::collections::BTreeMap::new(),
+        };
         Ok(super::Texts::open(&files, &[], &super::TextHost::InProcess)?.tokenizer)
     }
 
     /// Read by the library, whatever it is.
     fn by_library(tokenizer_json: &str) -> Self {
-        let (tokenizer, end) = (Some(tokenizer_json.to_owned()), String::new());
-        let sources =
-            super::order::Sources { tokenizer, template: None, tool_template: None, beginning: end.clone(), end };
+        let tokenizer = Some(tokenizer_json.to_owned());
+        let sources = super::order::Sources {
+            tokenizer,
+            template: None,
+            tool_template: None,
+            words: std::collections::BTreeMap::new(),
+        };
         Self(Kind::Library(Arc::new(Interpreter::Here(Box::new(super::library::Library::load(&sources).unwrap())))))
     }
 }
