@@ -50,6 +50,7 @@ mod help;
 mod hidden_rules;
 mod hostile_models;
 mod judged_turns;
+mod kept_weights;
 mod learn;
 mod live;
 mod live_adapters;

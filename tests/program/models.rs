@@ -2,17 +2,17 @@
 
 use super::*;
 
-fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench { guests: PathBuf::new(), data: tempfile::tempdir().unwrap() }
 }
 
 /// A model made with `transformers`.
-fn reference(name: &str) -> String {
+pub(crate) fn reference(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transformers/reference").join(name).display().to_string()
 }
 
 impl Bench {
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.data.path().join(name).display().to_string()
     }
 

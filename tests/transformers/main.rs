@@ -8,6 +8,7 @@
 )]
 
 mod differences;
+mod gguf;
 
 use clawhost_burn::BurnDevice;
 use clawhost_burn::network::{Network, Rows, values};

@@ -15,7 +15,7 @@ use clawhost_learn::router::RewardRange;
 use clawhost_learning::{RoutingFailure, RoutingFailures};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{AdapterFolder, LocalModel, ModelFolder, TokenCalls};
+use clawhost_model::{AdapterFolder, Dtype, LocalModel, ModelFolder, TokenCalls};
 use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
     Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
@@ -105,13 +105,18 @@ impl ModelSettings {
 ///
 /// # Errors
 /// It has no supported model.
-pub fn read_folder(folder: &Path, texts: &TextHost, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
+pub fn read_folder(
+    folder: &Path,
+    dtype: Option<Dtype>,
+    texts: &TextHost,
+    events: &dyn EventSink,
+) -> Result<ModelFolder, AppError> {
     let shown = folder.display().to_string();
-    if !folder.join("config.json").exists() {
+    let of_folder = |error| RequestError::ModelFolder { folder: shown.clone(), error };
+    if !ModelFolder::is_one(folder).map_err(of_folder)? {
         return Err(RequestError::NoModelFolder { folder: shown }.into());
     }
-    let model =
-        ModelFolder::read(folder, texts).map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
+    let model = ModelFolder::read_as(folder, texts, dtype).map_err(of_folder)?;
     if !model.ignored.is_empty() {
         events.event(Event::Warning(Warning::SamplingIgnored { folder: shown, settings: model.ignored.clone() }));
     }
@@ -358,7 +363,7 @@ impl ModelFactory {
 
     /// The local model of a folder. `number`: that of the weights in answers.
     pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
-        let model = read_folder(Path::new(folder), &self.settings.texts, events)?;
+        let model = read_folder(Path::new(folder), None, &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
         Ok(model.open_version(number, &folder_name(Path::new(folder)), &device)?)
     }

@@ -406,7 +406,7 @@ fn flat(host: &HostDecoder) -> Vec<f32> {
     let weights = host.weights().into_iter();
     weights
         .flat_map(|(_, weight)| match weight {
-            Weight::Matrix(matrix) => matrix.values.to_vec(),
+            Weight::Matrix(matrix) => matrix.values().into_owned(),
             Weight::Vector(values) => values.to_vec(),
         })
         .collect()

@@ -21,6 +21,13 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest of bytes that come in parts: the same as of all of them at once.
+    pub fn of_parts<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> Self {
+        let mut hasher = Sha256::new();
+        parts.into_iter().for_each(|part| hasher.update(part));
+        Self(hasher.finalize().into())
+    }
+
     /// The digest of a value's canonical JSON (sorted keys, no white space). Equal values have equal digests.
     pub fn of_json(value: &Value) -> Self {
         Self::of(canonical_json(value).as_bytes())

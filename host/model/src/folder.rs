@@ -1,4 +1,4 @@
-//! A model as a folder in Hugging Face's format: `config.json`, weights in safetensors (one file or shards),
+//! A model as a folder in Hugging Face's format, or as a GGUF file. In the folder are `config.json`, weights in safetensors (one file or shards),
 //! `tokenizer.json`, the chat template in `chat_template.jinja` or `tokenizer_config.json`, and
 //! `generation_config.json`.
 
@@ -8,7 +8,7 @@ use crate::generate::{NewTokens, Sampling};
 use crate::tiny::OWN_TEMPLATES;
 use crate::tokens::{ChatTemplate, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
-use crate::{AdapterFolder, HostDecoder, LocalModelError, ModelConfig, foreign_format, memory};
+use crate::{AdapterFolder, Dtype, HostDecoder, LocalModelError, ModelConfig, foreign_format, gguf};
 use clawhost_core::Digest;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -43,22 +43,50 @@ pub(crate) const ADAPTER: &str = "adapter";
 /// The base model of such an adapter: the folder above, wherever it is moved.
 pub(crate) const BASE: &str = "..";
 
+/// The weights with the adapter of the model's folder, if there is one.
+fn with_adapter(folder: &Path, weights: HostDecoder) -> Result<HostDecoder, LocalModelError> {
+    match folder.join(ADAPTER) {
+        adapter if adapter.is_dir() => AdapterFolder::read(&adapter)?.attach(&weights),
+        _ => Ok(weights),
+    }
+}
+
 impl ModelFolder {
-    /// Reads a folder. `texts`: where its tokenizer and its templates are interpreted when it is opened.
+    /// Whether a path names a model: a folder with a config.json, or a GGUF file, or the folder of one.
+    ///
+    /// # Errors
+    /// It names one in a format that is not read.
+    pub fn is_one(path: &Path) -> Result<bool, LocalModelError> {
+        if path.join(CONFIG).exists() || gguf::file_of(path).is_some() {
+            return Ok(true);
+        }
+        foreign_format::check(path).map(|()| false)
+    }
+
+    /// Reads a folder, or a GGUF file. `texts`: where its tokenizer and its templates are interpreted when it is opened.
     ///
     /// # Errors
     /// A file is missing or damaged, a weight is missing or has another shape, or the architecture is not supported.
     pub fn read(folder: &Path, texts: &TextHost) -> Result<Self, LocalModelError> {
+        Self::read_as(folder, texts, None)
+    }
+
+    /// The same with matrices kept in this format. `None`: as they are stored.
+    ///
+    /// # Errors
+    /// As [`ModelFolder::read`], or the format cannot keep a weight.
+    pub fn read_as(folder: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Result<Self, LocalModelError> {
+        if let Some(file) = gguf::file_of(folder) {
+            let mut model = gguf::read(&file, texts, dtype)?;
+            model.weights = with_adapter(folder, model.weights)?;
+            return Ok(model);
+        }
         foreign_format::check(folder)?;
         let mut config = ModelConfig::parse(&text(&folder.join(CONFIG))?)?;
         let ChatFiles { end_tokens, tokenizer_json, template, tool_template, words, sampling, ignored } =
             ChatFiles::read(folder, std::mem::take(&mut config.end_tokens))?;
         config.end_tokens = end_tokens;
-        memory::check("the model", memory::of_weights(config.parameters()))?;
-        let mut weights = weight_files::read(folder, &config)?;
-        if folder.join(ADAPTER).is_dir() {
-            weights = AdapterFolder::read(&folder.join(ADAPTER))?.attach(&weights)?;
-        }
+        let weights = with_adapter(folder, weight_files::read(folder, &config, dtype)?)?;
         let texts = texts.clone();
         Ok(Self { weights, config, tokenizer_json, template, tool_template, words, sampling, ignored, texts })
     }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 /// Folders of a model's folder that have files of the model.
 const INNER: [&str; 2] = [ADAPTER, "additional_chat_templates"];
 /// Endings of files that belong to a model. Files under other names are not read.
-const ENDINGS: [&str; 3] = ["json", "jinja", "safetensors"];
+const ENDINGS: [&str; 4] = ["gguf", "json", "jinja", "safetensors"];
 /// Most entries of a folder that are looked at, which bounds the time of a look. A model of a thousand shards has fewer.
 const MOST_ENTRIES: usize = 10_000;
 
@@ -42,8 +42,11 @@ impl FileStamp {
 pub struct FolderStamp(BTreeMap<PathBuf, FileStamp>);
 
 impl FolderStamp {
-    /// The files as they are now. A folder that does not exist has none.
+    /// The files as they are now. A folder that does not exist has none. A model in one file is that file.
     pub fn of(folder: &Path) -> Self {
+        if let Some(file) = stamp(folder.to_owned()) {
+            return Self(BTreeMap::from([file]));
+        }
         let inner = INNER.into_iter().map(|name| folder.join(name));
         Self(std::iter::once(folder.to_owned()).chain(inner).flat_map(|folder| files(&folder)).collect())
     }
@@ -53,12 +56,13 @@ fn files(folder: &Path) -> Vec<(PathBuf, FileStamp)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.flatten().take(MOST_ENTRIES).map(|entry| entry.path());
     let own = paths.filter(|path| path.extension().is_some_and(|ending| ENDINGS.iter().any(|own| ending == *own)));
-    let stamp = |path: PathBuf| {
-        // Of the file behind a link: downloads of a hub are links.
-        let file = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
-        Some((path, FileStamp::of(&file)))
-    };
     own.filter_map(stamp).collect()
+}
+
+/// The stamp of a file; behind a link, of what it links to: downloads of a hub are links.
+fn stamp(path: PathBuf) -> Option<(PathBuf, FileStamp)> {
+    let file = std::fs::metadata(&path).ok().filter(Metadata::is_file)?;
+    Some((path, FileStamp::of(&file)))
 }
 
 #[cfg(test)]
@@ -93,5 +97,10 @@ mod tests {
         let moved = || std::fs::rename(&model, folder.path().join("former")).unwrap();
         check("a folder that is gone", &moved, true);
         check("a folder that is renamed into place", &|| std::fs::rename(&other, &model).unwrap(), true);
+        let file = folder.path().join("one.gguf");
+        std::fs::write(&file, "one").unwrap();
+        let before = FolderStamp::of(&file);
+        std::fs::write(&file, "other").unwrap();
+        assert!(before != FolderStamp::of(&file) && before != FolderStamp::default(), "a model in one file");
     }
 }

@@ -23,9 +23,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), LocalModelError> {
     let wrong = |why: String| Err(LocalModelError::Format { folder: folder.to_owned(), why });
     if ending(&[".safetensors", ".safetensors.index.json"]).is_none() {
         if let Some(name) = ending(&[".gguf"]) {
-            return wrong(format!(
-                "its weights are in the format GGUF ({name}), which this version does not read; use the folder in Hugging Face's format that it was made from"
-            ));
+            return wrong(format!("there are several GGUF files, or a {CONFIG} beside one ({name}); name the file"));
         }
         if let Some(name) = ending(&[".bin", ".pt", ".pth", ".ckpt"]) {
             return wrong(format!(
@@ -76,7 +74,7 @@ mod tests {
         };
         check(&["config.json", "model.safetensors", "tokenizer.json"], "");
         check(&["config.json", "model.safetensors", "tokenizer.json", "pytorch_model.bin", "tokenizer.model"], "");
-        check(&["config.json", "model-q4.gguf"], "in the format GGUF (model-q4.gguf)");
+        check(&["a.gguf", "b.gguf"], "several GGUF files, or a config.json beside one (a.gguf); name the file");
         check(
             &["config.json", "pytorch_model-00001-of-00002.bin", "tokenizer.json"],
             "PyTorch's own format (pytorch_model-00001",

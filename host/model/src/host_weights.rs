@@ -1,25 +1,38 @@
 //! Weights as plain numbers in this process's memory: loading, saving, digests, and initialisation from a seed.
 
-use crate::{Decoder, LocalModelError, ModelConfig};
+use crate::cpu::{LANES, Laid};
+use crate::{Convert, Decoder, Dtype, LocalModelError, ModelConfig, Weight};
 use clawhost_core::{Digest, derive_seed};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rayon::prelude::*;
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// `[out, in]`, row by row.
-#[derive(Debug, Clone, PartialEq)]
+/// Rows that are kept together.
+pub(crate) const PANEL_ROWS: usize = LANES;
+
+/// A matrix `[out, in]` on the host.
+#[derive(Debug, Clone)]
 pub struct HostMatrix {
     /// `[rows, columns]`.
     pub shape: [usize; 2],
-    /// As many values as the shape has.
-    pub values: Arc<[f32]>,
+    kept: Kept,
+}
+
+#[derive(Debug, Clone)]
+enum Kept {
+    /// f32, row by row: what training changes.
+    Rows(Arc<[f32]>),
+    /// As inference reads it, which shares it.
+    Laid(Arc<Laid>),
 }
 
 /// A model on the host.
 pub type HostDecoder = Decoder<HostMatrix, Arc<[f32]>>;
 
 impl HostMatrix {
-    /// A matrix of these values.
+    /// A matrix of these values, row by row, kept as f32.
     ///
     /// # Errors
     /// The number of values does not fit the shape.
@@ -28,18 +41,89 @@ impl HostMatrix {
             let found = vec![values.len()];
             return Err(LocalModelError::Shape { name: name.to_owned(), found, expected: shape.to_vec() });
         }
-        Ok(Self { shape, values: values.into() })
+        Ok(Self::of_rows(shape, values.into()))
+    }
+
+    /// The same for values whose number is known to fit.
+    pub(crate) fn of_rows(shape: [usize; 2], values: Arc<[f32]>) -> Self {
+        debug_assert_eq!(values.len(), shape[0] * shape[1]);
+        Self { shape, kept: Kept::Rows(values) }
+    }
+
+    pub(crate) fn laid_out(laid: Arc<Laid>) -> Self {
+        Self { shape: [laid.outputs, laid.inputs], kept: Kept::Laid(laid) }
+    }
+
+    /// How it is kept.
+    pub fn dtype(&self) -> Dtype {
+        match &self.kept {
+            Kept::Rows(_) => Dtype::F32,
+            Kept::Laid(laid) => laid.dtype(),
+        }
+    }
+
+    /// The number of its values.
+    pub fn count(&self) -> usize {
+        self.shape[0] * self.shape[1]
+    }
+
+    /// The values, row by row.
+    pub fn values(&self) -> Cow<'_, [f32]> {
+        match &self.kept {
+            Kept::Rows(values) => Cow::Borrowed(values),
+            Kept::Laid(laid) => Cow::Owned(laid.rows()),
+        }
+    }
+
+    /// The same values as f32, row by row.
+    #[must_use]
+    pub(crate) fn in_rows(&self) -> Self {
+        match &self.kept {
+            Kept::Rows(_) => self.clone(),
+            Kept::Laid(laid) => Self::of_rows(self.shape, laid.rows().into()),
+        }
+    }
+
+    /// As inference reads it. What is laid out already is shared.
+    pub(crate) fn laid(&self) -> Arc<Laid> {
+        match &self.kept {
+            Kept::Rows(values) => Arc::new(Laid::of_f32(self.shape, values)),
+            Kept::Laid(laid) => laid.clone(),
+        }
     }
 
     /// The values column by column.
     pub fn transposed(&self) -> Vec<f32> {
         let [rows, columns] = self.shape;
-        let mut out = Vec::with_capacity(self.values.len());
+        let values = self.values();
+        let mut out = Vec::with_capacity(values.len());
         for column in 0..columns {
-            out.extend((0..rows).filter_map(|row| self.values.get(row * columns + column)));
+            out.extend((0..rows).filter_map(|row| values.get(row * columns + column)));
         }
         out
     }
+
+    /// The digest of its values; of a matrix in [`Dtype::Int8`], of its codes and scales, because products with them have other results.
+    fn digest(&self) -> Digest {
+        match &self.kept {
+            Kept::Rows(values) => Digest::of_parts(values.chunks(DIGESTED).map(little_endian)),
+            Kept::Laid(laid) => laid.digest(),
+        }
+    }
+}
+
+impl PartialEq for HostMatrix {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape && self.dtype() == other.dtype() && self.values() == other.values()
+    }
+}
+
+/// Values whose bytes are digested at once.
+pub(crate) const DIGESTED: usize = 1 << 14;
+
+/// The bytes of values in a file.
+pub(crate) fn little_endian(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// The random numbers of one weight: a function of the seed and the weight's name, on every machine.
@@ -74,31 +158,78 @@ impl Stream {
 pub fn initial(config: &ModelConfig, seed: u64) -> HostDecoder {
     let deviation = config.initial_deviation;
     Decoder::blueprint(config).map(
-        &mut |name, shape| HostMatrix {
-            shape: *shape,
-            values: Stream::of(seed, name).values(shape[0] * shape[1], deviation).into(),
+        &mut |name, shape| {
+            HostMatrix::of_rows(*shape, Stream::of(seed, name).values(shape[0] * shape[1], deviation).into())
         },
         &mut |name, length| vec![if name.ends_with(".bias") { 0.0 } else { 1.0 }; *length].into(),
     )
 }
 
-/// The digest of a model: every weight with its name and shape, and the scales of adapters.
-pub fn digest(decoder: &HostDecoder) -> Digest {
-    use crate::Weight;
-    let mut bytes = Vec::new();
-    for (name, weight) in decoder.weights() {
-        bytes.extend_from_slice(name.as_bytes());
-        let values = match &weight {
-            Weight::Matrix(matrix) => {
-                bytes.extend_from_slice(format!(" {:?} ", matrix.shape).as_bytes());
-                &matrix.values
-            }
-            Weight::Vector(values) => {
-                bytes.extend_from_slice(format!(" [{}] ", values.len()).as_bytes());
-                values
-            }
+impl HostDecoder {
+    /// The same model with all matrices as f32, row by row.
+    #[must_use]
+    pub(crate) fn in_rows(&self) -> Self {
+        self.map(&mut |_, matrix| matrix.in_rows(), &mut |_, vector| vector.clone())
+    }
+
+    /// Bytes of its weights in memory, without what only one way of computing needs.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
+            Weight::Matrix(matrix) => matrix.dtype().bytes(matrix.shape),
+            Weight::Vector(values) => Dtype::F32.bytes([1, values.len()]),
         };
-        values.iter().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        self.weights().iter().map(|(_, weight)| bytes(weight)).sum()
+    }
+
+    /// The model with its matrices kept in this format; adapters stay f32.
+    ///
+    /// # Errors
+    /// The format cannot keep a value.
+    pub fn kept_as(&self, dtype: Dtype) -> Result<Self, LocalModelError> {
+        self.convert(&mut Keep(dtype))
+    }
+}
+
+struct Keep(Dtype);
+
+impl Convert<HostMatrix, Arc<[f32]>> for Keep {
+    type Matrix = HostMatrix;
+    type Vector = Arc<[f32]>;
+    type Error = LocalModelError;
+
+    fn matrix(&mut self, name: &str, matrix: &HostMatrix) -> Result<HostMatrix, LocalModelError> {
+        if matrix.dtype() == self.0 || crate::is_adapter(name) {
+            return Ok(matrix.clone());
+        }
+        let laid = Laid::of(self.0, matrix.shape, &matrix.values()).map_err(|error| error.of(name, self.0))?;
+        Ok(HostMatrix::laid_out(Arc::new(laid)))
+    }
+
+    fn vector(&mut self, _: &str, vector: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
+        Ok(vector.clone())
+    }
+}
+
+/// The digest of a model: every weight with its name and shape, and the scales of adapters. The numbers count, not the format that keeps them,
+/// except for [`Dtype::Int8`].
+pub fn digest(decoder: &HostDecoder) -> Digest {
+    let weights = decoder.weights();
+    let digests: Vec<Digest> = weights
+        .par_iter()
+        .map(|(_, weight)| match weight {
+            Weight::Matrix(matrix) => matrix.digest(),
+            Weight::Vector(values) => Digest::of(&little_endian(values)),
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    for ((name, weight), digest) in weights.iter().zip(digests) {
+        bytes.extend_from_slice(name.as_bytes());
+        let shape = match weight {
+            Weight::Matrix(matrix) => format!(" {:?} ", matrix.shape),
+            Weight::Vector(values) => format!(" [{}] ", values.len()),
+        };
+        bytes.extend_from_slice(shape.as_bytes());
+        bytes.extend_from_slice(digest.as_bytes());
     }
     for scale in decoder.scales() {
         bytes.extend_from_slice(&scale.to_le_bytes());

@@ -14,10 +14,10 @@ pub(crate) fn of_weights(parameters: u64) -> u64 {
     parameters.saturating_mul(VALUE)
 }
 
-/// Bytes that learning needs beside the loaded weights: the layouts for inference and training, gradients, and two
+/// Bytes that learning needs beside the loaded weights: the layout for inference, two for training (one for each direction), gradients, and two
 /// moments. The values kept per sequence come on top; for large models they are small in comparison.
 pub(crate) fn of_learning(parameters: u64, learned: u64) -> u64 {
-    of_weights(parameters).saturating_mul(2).saturating_add(of_weights(learned).saturating_mul(3))
+    of_weights(parameters).saturating_mul(3).saturating_add(of_weights(learned).saturating_mul(3))
 }
 
 /// Bytes that a step of weights that learn while they serve needs for states of its optimiser, beside [`of_learning`]: six numbers for each weight that

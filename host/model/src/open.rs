@@ -145,7 +145,7 @@ impl ModelFolder {
 
     fn beginning(&self, learned: Learned) -> Result<(HostDecoder, Trained), LocalModelError> {
         Ok(match learned {
-            Learned::Full => (self.weights.merged(), Trained::Full),
+            Learned::Full => (self.weights.merged().in_rows(), Trained::Full),
             Learned::Adapter(wanted) if self.weights.has_adapter() => {
                 let found = AdapterFolder::of(&self.weights, "")?.settings;
                 if (found.rank, found.alpha, found.targets) != (wanted.rank, wanted.alpha, wanted.targets) {
@@ -198,7 +198,7 @@ impl ModelFolder {
 /// The numbers of all weights, and of those that learn.
 fn counted(weights: &HostDecoder, trained: Trained) -> (u64, u64) {
     let values = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
-        Weight::Matrix(matrix) => matrix.values.len() as u64,
+        Weight::Matrix(matrix) => matrix.count() as u64,
         Weight::Vector(values) => values.len() as u64,
     };
     let all = weights.weights();
@@ -215,12 +215,12 @@ mod tests {
     fn a_step_needs_the_weights_the_optimiser_and_its_states() {
         let folder = TinyModel::default().make().unwrap();
         let (bytes, passes) = (folder.config.parameters() * 4, kept_by_a_pass(&folder.config));
-        // Loaded, two layouts, gradients and two moments, and two states of three numbers.
-        assert_eq!(folder.step_bytes(Learned::Full).unwrap(), bytes * (1 + 2 + 3 + 6) + passes);
+        // Loaded, three layouts, gradients and two moments, and two states of three numbers.
+        assert_eq!(folder.step_bytes(Learned::Full).unwrap(), bytes * (1 + 3 + 3 + 6) + passes);
         let adapter = AdapterSettings { rank: 2, ..AdapterSettings::default() };
         let learned = counted(&adapter.attach(&folder.weights).unwrap(), Trained::Adapters).1 * 4;
         assert!(learned > 0 && learned < bytes / 4);
-        let expect = (bytes + learned) * 3 + learned * (3 + 6) + passes;
+        let expect = (bytes + learned) * 4 + learned * (3 + 6) + passes;
         assert_eq!(folder.step_bytes(Learned::Adapter(adapter)).unwrap(), expect);
         folder.check_step_memory(Learned::Full).unwrap();
     }

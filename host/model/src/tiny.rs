@@ -169,7 +169,7 @@ impl TinyModel {
 mod tests {
     use super::*;
     use crate::device::ComputeDevice;
-    use crate::{LocalModelError, digest};
+    use crate::{HostMatrix, LocalModelError, digest};
     use clawhost_core::{Message, Origin, Role};
 
     #[test]
@@ -321,7 +321,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let mut made = TinyModel::default().make().unwrap();
             let mut head = made.weights.embedding.clone();
-            head.values = head.values.iter().map(|value| value + change).collect();
+            let values = head.values().iter().map(|value| value + change).collect();
+            head = HostMatrix::new("head", head.shape, values).unwrap();
             made.weights.head = Some(head);
             made.write(folder.path()).unwrap();
             let read = ModelFolder::read(folder.path(), &TextHost::InProcess);

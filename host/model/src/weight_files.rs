@@ -1,9 +1,11 @@
 //! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
 use crate::chat_folder::JSON_BYTES;
-use crate::{Convert, Decoder, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
+use crate::stored_tensors::{Format, StoredTensors};
+use crate::{HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,28 +92,15 @@ pub(crate) fn shards(folder: &Path) -> Result<(Vec<PathBuf>, Option<PathBuf>), L
 }
 
 /// The values of a weight as f32, from any supported number format.
-pub(crate) fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LocalModelError> {
-    let bytes = view.data();
-    let values: Vec<f32> = match view.dtype() {
-        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-        Dtype::BF16 => {
-            bytes.as_chunks::<2>().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32()).collect()
-        }
-        Dtype::F16 => bytes.as_chunks::<2>().0.iter().map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect(),
-        other => {
-            return Err(LocalModelError::Config(format!(
-                "the weight {name} is stored as {other:?}; F32, F16 and BF16 are read"
-            )));
-        }
-    };
-    if values.iter().any(|value| !value.is_finite() || value.abs() > LARGEST_WEIGHT) {
-        return Err(LocalModelError::NotFinite(name.to_owned()));
-    }
+fn floats(name: &str, view: &TensorView<'_>) -> Result<Vec<f32>, LocalModelError> {
+    let format = Format::of(view.dtype()).ok_or_else(|| {
+        let found = view.dtype();
+        LocalModelError::Config(format!("the weight {name} is stored as {found:?}; F32, F16 and BF16 are read"))
+    })?;
+    let mut values = Vec::new();
+    format.read(name, view.data(), &mut values)?;
     Ok(values)
 }
-
-/// Largest magnitude of a weight. Known models stay below 1e4; from about 1e18 on squares overflow, and answers would be uniform.
-const LARGEST_WEIGHT: f32 = 1e9;
 
 /// Weights of a file by name, with their shapes.
 pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
@@ -139,59 +128,14 @@ pub(crate) fn read_bytes(path: &Path, bytes: &[u8], found: &mut Found) -> Result
     Ok(())
 }
 
-/// Takes weights from the contents of the shards.
-struct Take(Found);
-
-impl Take {
-    fn take(&mut self, name: &str, expected: &[usize]) -> Result<Vec<f32>, LocalModelError> {
-        let (found, values) = self.0.remove(name).ok_or_else(|| LocalModelError::MissingWeight(name.to_owned()))?;
-        if found != expected {
-            return Err(LocalModelError::Shape { name: name.to_owned(), found, expected: expected.to_vec() });
-        }
-        Ok(values)
-    }
-}
-
-impl Convert<[usize; 2], usize> for Take {
-    type Matrix = HostMatrix;
-    type Vector = Arc<[f32]>;
-    type Error = LocalModelError;
-
-    fn matrix(&mut self, name: &str, shape: &[usize; 2]) -> Result<HostMatrix, LocalModelError> {
-        HostMatrix::new(name, *shape, self.take(name, shape)?)
-    }
-
-    fn vector(&mut self, name: &str, length: &usize) -> Result<Arc<[f32]>, LocalModelError> {
-        Ok(self.take(name, &[*length])?.into())
-    }
-}
-
-/// Whether a file may contain this weight although it is not needed: angles that follow from the configuration.
-fn is_derived(name: &str) -> bool {
-    name.ends_with(".rotary_emb.inv_freq")
-}
-
-/// The name of the head. Some files repeat the embedding under it.
-const HEAD: &str = "lm_head.weight";
-
-/// Reads all weights of a folder. Every weight of the architecture must be there with its shape, and no unknown one.
-pub(crate) fn read(folder: &Path, config: &ModelConfig) -> Result<HostDecoder, LocalModelError> {
-    let mut found = Found::new();
-    for path in shards(folder)?.0 {
-        read_file(&path, &mut found)?;
-    }
-    let mut take = Take(found);
-    let weights = Decoder::blueprint(config).convert(&mut take)?;
-    if let (true, Some((_, head))) = (config.tied, take.0.remove(HEAD)) {
-        // The embedding or this head: answers differ, and nobody can tell which the model was trained with.
-        if head[..] != weights.embedding.values[..] {
-            return Err(LocalModelError::TwoHeads);
-        }
-    }
-    match take.0.into_keys().find(|name| !is_derived(name)) {
-        Some(name) => Err(LocalModelError::UnknownWeight(clawhost_core::escaped(&name, 200))),
-        None => Ok(weights),
-    }
+/// Reads all weights of a folder, kept in this format; `None`: as they are stored. Every weight of the architecture must be there with its shape, and no
+/// unknown one.
+pub(crate) fn read(
+    folder: &Path,
+    config: &ModelConfig,
+    dtype: Option<crate::Dtype>,
+) -> Result<HostDecoder, LocalModelError> {
+    StoredTensors::open(&shards(folder)?.0)?.read(config, dtype)
 }
 
 /// One safetensors file. Equal weights give equal bytes.
@@ -202,10 +146,10 @@ pub(crate) fn serialised(
     let mut plain: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
     for (name, weight) in weights {
         let (shape, values) = match weight {
-            Weight::Matrix(matrix) => (matrix.shape.to_vec(), &matrix.values),
-            Weight::Vector(values) => (vec![values.len()], values),
+            Weight::Matrix(matrix) => (matrix.shape.to_vec(), matrix.values()),
+            Weight::Vector(values) => (vec![values.len()], Cow::Borrowed(&values[..])),
         };
-        plain.insert(name, (shape, stored.bytes(name, values)?));
+        plain.insert(name, (shape, stored.bytes(name, &values)?));
     }
     let wrong = |error: safetensors::SafeTensorError| LocalModelError::Checkpoint(error.to_string());
     let views = plain
@@ -231,7 +175,7 @@ pub(crate) fn write(
     let (mut size, mut total) = (0, 0);
     for (name, weight) in model.without_adapters().weights() {
         let values = match &weight {
-            Weight::Matrix(matrix) => matrix.values.len(),
+            Weight::Matrix(matrix) => matrix.count(),
             Weight::Vector(values) => values.len(),
         };
         let bytes = values as u64 * width;

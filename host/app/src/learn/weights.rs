@@ -134,7 +134,7 @@ fn local_teacher(
     machine: &ModelSettings,
     events: &dyn EventSink,
 ) -> Result<(Arc<LocalModel>, Digest), AppError> {
-    let teacher = read_folder(place, &machine.texts, events)?;
+    let teacher = read_folder(place, None, &machine.texts, events)?;
     if !teacher.has_tokenizer_of(learner) {
         return Err(RequestError::OtherTokenizer { folder: place.display().to_string() }.into());
     }
@@ -154,7 +154,7 @@ impl LearningModel {
         let folder = Path::new(&folder);
         let iterations = turns::schedule(spec).iterations_of(Layer::Weights.name(), turns::iterations(spec));
         let settings = settings(spec, weights, iterations)?;
-        let mut found = read_folder(folder, &machine.texts, events)?;
+        let mut found = read_folder(folder, None, &machine.texts, events)?;
         if found.sampling.restricts() {
             events.event(Event::Warning(Warning::SamplingWhileLearning));
         }

@@ -1,11 +1,10 @@
 //! A conversation with a local model, turn by turn.
 
-use super::folder::read;
+use super::folder::{LocalSource, read};
 use super::{MAX_TOKENS, SEED};
 use crate::{AppError, EventSink, ModelSettings, RequestError};
 use clawhost_core::{Message, ModelRequest, Origin, Role, Usage};
 use clawhost_model::{ChatFormat, LEFT_OUT, LocalModel, LocalModelError, Overlong};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The settings of a conversation.
@@ -68,19 +67,18 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Opens the model in a folder, with its own or the given adapter, and begins a conversation.
+    /// Opens a model, and begins a conversation.
     ///
     /// # Errors
     /// The folder has no model that chats, the device cannot be used, or the chat template omits the system prompt.
     pub fn open(
-        folder: &Path,
-        adapter: Option<&Path>,
+        source: LocalSource<'_>,
         settings: ChatSettings,
         models: &ModelSettings,
         events: &dyn EventSink,
     ) -> Result<Self, AppError> {
-        let read = read(folder, adapter, &models.texts, events)?;
-        let shown = folder.display().to_string();
+        let read = read(source, &models.texts, events)?;
+        let shown = source.folder.display().to_string();
         let of_folder = |error| RequestError::ModelFolder { folder: shown.clone(), error };
         // A conversation with a person may drop old turns. Their number is reported.
         let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&shown).map_err(of_folder)? };
@@ -161,12 +159,16 @@ mod tests {
     use crate::{ErrorKind, Silent};
     use std::future::{pending, ready};
 
-    fn open(folder: &Path, includes_system_prompt: bool, system: Option<&str>) -> Result<Conversation, AppError> {
+    fn open(
+        folder: &std::path::Path,
+        includes_system_prompt: bool,
+        system: Option<&str>,
+    ) -> Result<Conversation, AppError> {
         let vocabulary = Some(clawhost_model::Vocabulary::Characters("0123456789+=#".to_owned()));
         let new = NewModel { width: 16, context: 32, vocabulary, overwrite: true, ..NewModel::new(folder) };
         create_model(&NewModel { includes_system_prompt, ..new }).unwrap();
         let settings = ChatSettings { system: system.map(str::to_owned), max_tokens: 6, ..ChatSettings::default() };
-        Conversation::open(folder, None, settings, &ModelSettings::default(), &Silent)
+        Conversation::open(LocalSource::new(folder), settings, &ModelSettings::default(), &Silent)
     }
 
     #[tokio::test]

@@ -154,7 +154,9 @@ mod tests {
         let (plain, with_system) = (new("plain", false), new("system", true));
         assert_eq!(plain.weights, with_system.weights);
         let template = |made: &CreatedModel| {
-            crate::read_folder(&made.folder, &clawhost_model::tokens::TextHost::InProcess, &Silent).unwrap().template
+            crate::read_folder(&made.folder, None, &clawhost_model::tokens::TextHost::InProcess, &Silent)
+                .unwrap()
+                .template
         };
         assert_ne!(template(&plain), template(&with_system));
     }

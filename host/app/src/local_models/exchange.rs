@@ -1,6 +1,6 @@
 //! Import and export of models (transformers) and adapters (PEFT).
 
-use super::folder::{check_empty, read};
+use super::folder::{LocalSource, check_empty, read};
 use crate::{AppError, EventSink, RequestError};
 use clawhost_core::Digest;
 use clawhost_model::tokens::TextHost;
@@ -85,7 +85,8 @@ pub struct Export {
 pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged, AppError> {
     check_empty(&export.target, false)?;
     // Their texts are copied, and not interpreted.
-    let mut model = read(&export.source, export.adapter.as_deref(), &TextHost::InProcess, events)?;
+    let source = LocalSource { folder: &export.source, adapter: export.adapter.as_deref(), dtype: None };
+    let mut model = read(source, &TextHost::InProcess, events)?;
     if export.merge {
         if !model.weights.has_adapter() {
             return Err(RequestError::NoAdapter { folder: export.source.display().to_string() }.into());

@@ -2,18 +2,31 @@
 
 use crate::{AppError, EventSink, RequestError};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{AdapterFolder, ModelFolder};
+use clawhost_model::{AdapterFolder, Dtype, ModelFolder};
 use std::path::Path;
 
-/// A model with its own or the given adapter.
-pub(super) fn read(
-    folder: &Path,
-    adapter: Option<&Path>,
-    texts: &TextHost,
-    events: &dyn EventSink,
-) -> Result<ModelFolder, AppError> {
-    let mut model = crate::read_folder(folder, texts, events)?;
-    if let Some(adapter) = adapter {
+/// A model in a folder, and how it is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalSource<'a> {
+    /// Its folder.
+    pub folder: &'a Path,
+    /// The adapter in place of the one in its folder.
+    pub adapter: Option<&'a Path>,
+    /// How its matrices are kept in memory. `None`: as they are stored.
+    pub dtype: Option<Dtype>,
+}
+
+impl<'a> LocalSource<'a> {
+    /// The model as its folder has it.
+    pub fn new(folder: &'a Path) -> Self {
+        Self { folder, adapter: None, dtype: None }
+    }
+}
+
+/// Reads a model.
+pub(super) fn read(source: LocalSource<'_>, texts: &TextHost, events: &dyn EventSink) -> Result<ModelFolder, AppError> {
+    let mut model = crate::read_folder(source.folder, source.dtype, texts, events)?;
+    if let Some(adapter) = source.adapter {
         model.weights = AdapterFolder::read(adapter)?.attach(&model.weights)?;
     }
     Ok(model)

@@ -1,6 +1,6 @@
 //! Text completion.
 
-use super::folder::read;
+use super::folder::{LocalSource, read};
 use super::{MAX_TOKENS, SEED};
 use crate::{AppError, Event, EventSink, ModelSettings, RequestError};
 use clawhost_core::{Digest, Partition};
@@ -8,7 +8,6 @@ use clawhost_model::generate::{Answer, Drawn, Finish, Request, Sampling, StopTex
 use clawhost_model::tokens::{TextHost, Tokenizer};
 use clawhost_model::{LocalModelError, ModelFolder, digest};
 use std::ops::ControlFlow;
-use std::path::Path;
 
 /// Receives text while it is generated. Called on the generating thread; must not block.
 pub type TextSink = Box<dyn FnMut(&str) + Send>;
@@ -86,17 +85,12 @@ pub struct TextGenerator {
 }
 
 impl TextGenerator {
-    /// The model in a folder, with its own or the given adapter. Nothing is computed yet.
+    /// Reads a model. Nothing is computed yet.
     ///
     /// # Errors
     /// There is no supported model, its tokenizer cannot be used, or the adapter does not fit.
-    pub fn read(
-        folder: &Path,
-        adapter: Option<&Path>,
-        texts: &TextHost,
-        events: &dyn EventSink,
-    ) -> Result<Self, AppError> {
-        let model = read(folder, adapter, texts, events)?;
+    pub fn read(source: LocalSource<'_>, texts: &TextHost, events: &dyn EventSink) -> Result<Self, AppError> {
+        let model = read(source, texts, events)?;
         let tokenizer = model.texts()?.tokenizer;
         Ok(Self { model, tokenizer })
     }
@@ -218,7 +212,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let vocabulary = Some(clawhost_model::Vocabulary::Characters("0123456789+=#".to_owned()));
         create_model(&NewModel { width: 16, context: 32, vocabulary, ..NewModel::new(folder.path()) }).unwrap();
-        let generator = TextGenerator::read(folder.path(), None, &TextHost::InProcess, &Silent).unwrap();
+        let generator = TextGenerator::read(LocalSource::new(folder.path()), &TextHost::InProcess, &Silent).unwrap();
         let models = ModelSettings::default();
         let request = GenerateRequest { max_tokens: 9, seed: 4, ..GenerateRequest::new("1+1=") };
         let heard = Arc::new(Mutex::new(String::new()));

@@ -11,10 +11,11 @@ mod tuning;
 pub use chat::{Answered, ChatSettings, Conversation, Turn};
 pub use clawhost_learn::policy::LabelledSettings;
 pub use clawhost_model::generate::{Finish, Sampling};
-pub use clawhost_model::{AdapterSettings, LocalModelError, ModelConfig, RotaryScaling, Stored, Vocabulary};
+pub use clawhost_model::{AdapterSettings, Dtype, LocalModelError, ModelConfig, RotaryScaling, Stored, Vocabulary};
 pub use create::{CONTEXT, CreatedModel, HEADS, LAYERS, NewModel, WIDTH, create_model};
 pub use describe::{ModelDescription, describe_model};
 pub use exchange::{Exchanged, Export, export_model, import_model};
+pub use folder::LocalSource;
 pub use generate::{GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
 pub use tuning::{
     ExampleCounts, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS, TUNE_HELD_OUT, TUNE_LABEL_WEIGHT,

@@ -66,7 +66,7 @@ pub(super) fn local_models(
         Ok(model.open(&there.model, &settings.open_device(model.config.parameters(), events)?)?)
     };
     for folder in &request.models {
-        let mut model = read_folder(Path::new(folder), &settings.texts, events)?;
+        let mut model = read_folder(Path::new(folder), None, &settings.texts, events)?;
         if let Some((spec, weights)) = trained {
             // As learning opens it.
             model.sampling = Sampling::default();

@@ -47,7 +47,7 @@ pub fn to_device(host: &HostDecoder, device: &Device) -> DeviceDecoder {
         &mut |name, matrix| {
             let [rows, columns] = matrix.shape;
             if is_looked_up(name) {
-                Tensor::from_data(TensorData::new(matrix.values.to_vec(), [rows, columns]), device)
+                Tensor::from_data(TensorData::new(matrix.values().into_owned(), [rows, columns]), device)
             } else {
                 Tensor::from_data(TensorData::new(matrix.transposed(), [columns, rows]), device)
             }

@@ -89,8 +89,10 @@ fn scores_gradients_and_steps_equal_those_of_the_processor() {
                 assert!((one.gradient_norm / other.gradient_norm - 1.0).abs() < 1e-5, "{what}");
                 let names = host.weights().into_iter().map(|(name, _)| name);
                 let flat = |trainer: &Trainer| -> BTreeMap<String, Vec<f32>> {
-                    let host =
-                        trainer.host().unwrap().map(&mut |_, one| one.values.to_vec(), &mut |_, one| one.to_vec());
+                    let host = trainer
+                        .host()
+                        .unwrap()
+                        .map(&mut |_, one| one.values().into_owned(), &mut |_, one| one.to_vec());
                     names.clone().zip(host.flat().into_iter().cloned()).collect()
                 };
                 // The bias of a key hardly changes attention. Its gradient is mostly rounding, which the optimiser scales to a whole step.

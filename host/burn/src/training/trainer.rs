@@ -230,7 +230,7 @@ fn plain(name: &str, tensor: &Tensors) -> Result<HostTensor<'static>, LocalModel
     };
     let [rows, columns] = matrix.shape;
     Ok(match is_looked_up(name) {
-        true => HostTensor { shape: vec![rows, columns], values: matrix.values.to_vec().into() },
+        true => HostTensor { shape: vec![rows, columns], values: matrix.values().into_owned().into() },
         false => HostTensor { shape: vec![columns, rows], values: matrix.transposed().into() },
     })
 }

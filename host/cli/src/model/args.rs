@@ -4,7 +4,7 @@ use crate::device::DeviceOption;
 use clap::{Args, Subcommand, ValueEnum};
 use clawhost_app::Scope;
 use clawhost_app::local_models::{
-    CONTEXT, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS,
+    CONTEXT, Dtype, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS,
     TUNE_HELD_OUT, TUNE_LABEL_WEIGHT, TUNE_PREFERENCE_SHARE, TUNE_RATE, WIDTH,
 };
 use std::path::PathBuf;
@@ -23,6 +23,8 @@ pub(crate) enum ModelCommand {
         /// The model's folder
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        #[command(flatten)]
+        kept: KeptOption,
     },
     /// Complete a text
     Generate(Box<GenerateArgs>),
@@ -140,7 +142,41 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) kept: KeptOption,
+    #[command(flatten)]
     pub(crate) device: DeviceOption,
+}
+
+/// How weights are kept in memory.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct KeptOption {
+    /// The number format of the weights in memory: int8 takes half of bf16, and rounds [default: as they are stored]
+    #[arg(long, value_name = "TYPE", value_enum)]
+    dtype: Option<KeptType>,
+}
+
+impl KeptOption {
+    pub(super) fn dtype(self) -> Option<Dtype> {
+        self.dtype.map(|kept| match kept {
+            KeptType::F32 => Dtype::F32,
+            KeptType::Bf16 => Dtype::BF16,
+            KeptType::F16 => Dtype::F16,
+            KeptType::Int8 => Dtype::Int8,
+        })
+    }
+}
+
+/// A number format of weights in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum KeptType {
+    /// 4 bytes a weight
+    F32,
+    /// 2 bytes a weight
+    Bf16,
+    /// 2 bytes a weight; values that are too large are refused
+    F16,
+    /// 1.06 bytes a weight: 8 bits, and a scale for 32 of them
+    Int8,
 }
 
 #[derive(Debug, Args)]

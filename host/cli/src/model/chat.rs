@@ -6,7 +6,7 @@ use super::{harmless, notes, settings};
 use crate::context::Context;
 use crate::exit::Exit;
 use anyhow::Context as _;
-use clawhost_app::local_models::{Answered, ChatSettings, Conversation, Turn};
+use clawhost_app::local_models::{Answered, ChatSettings, Conversation, LocalSource, Turn};
 use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -49,7 +49,8 @@ fn open(context: &Context, arguments: &ChatArgs, adapter: Option<&Path>) -> anyh
         seed: sampling.seed.unwrap_or(usual.seed),
     };
     let models = settings(context, sampling.device)?;
-    Conversation::open(&arguments.folder, adapter, chat, &models, &notes(context)).map_err(|error| match error {
+    let source = LocalSource { folder: &arguments.folder, adapter, dtype: sampling.kept.dtype() };
+    Conversation::open(source, chat, &models, &notes(context)).map_err(|error| match error {
         AppError::Request(RequestError::SystemPromptUnsupported { .. }) => {
             let what = "the option --system".to_owned();
             AppError::from(RequestError::SystemPromptUnsupported { what }).into()

@@ -6,7 +6,9 @@ use super::{harmless, notes, print_json, settings};
 use crate::context::{Context, texts};
 use crate::exit::Exit;
 use anyhow::Context as _;
-use clawhost_app::local_models::{Finish, GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
+use clawhost_app::local_models::{
+    Finish, GenerateRequest, GeneratedText, GeneratedTexts, LocalSource, TextGenerator, TextSink,
+};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 
@@ -38,7 +40,8 @@ fn sample(answer: &GeneratedText) -> serde_json::Value {
 pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> anyhow::Result<Exit> {
     let (events, sampling) = (notes(context), &arguments.sampling);
     let adapter = Located::find(context, sampling.adapter.as_deref()).await?;
-    let generator = TextGenerator::read(&arguments.folder, adapter.folder(), &texts()?, &events)?;
+    let source = LocalSource { folder: &arguments.folder, adapter: adapter.folder(), dtype: sampling.kept.dtype() };
+    let generator = TextGenerator::read(source, &texts()?, &events)?;
     let usual = GenerateRequest::new(prompt(arguments.prompt.as_ref())?);
     let request = GenerateRequest {
         answers: arguments.n.unwrap_or(usual.answers),

@@ -3,7 +3,7 @@
 use super::{notes, print_json};
 use crate::context::{Context, texts};
 use crate::exit::Exit;
-use clawhost_app::local_models::{ModelDescription, RotaryScaling, describe_model};
+use clawhost_app::local_models::{Dtype, LocalSource, ModelDescription, RotaryScaling, describe_model};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::Path;
@@ -13,8 +13,8 @@ fn plain(number: f32) -> Value {
     json!(number.to_string().parse::<f64>().unwrap_or_default())
 }
 
-pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
-    let described = describe_model(folder, &texts()?, &notes(context))?;
+pub(super) fn info(context: &Context, folder: &Path, dtype: Option<Dtype>) -> anyhow::Result<Exit> {
+    let described = describe_model(LocalSource { dtype, ..LocalSource::new(folder) }, &texts()?, &notes(context))?;
     let ModelDescription { config, sampling, parameters, memory_bytes, tokens, adapter, weights, .. } = &described;
     let scaling = match config.rotary_scaling {
         RotaryScaling::None => Value::Null,
@@ -24,7 +24,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
     if context.json() {
         return print_json(&json!({
             "folder": folder, "architecture": config.architecture.name(), "parameters": parameters,
-            "memory_bytes": memory_bytes,
+            "memory_bytes": memory_bytes, "dtype": described.dtype.name(),
             "shape": {
                 "width": config.width, "layers": config.layers, "heads": config.heads,
                 "key_value_heads": config.key_value_heads, "head_width": config.head_width,
@@ -52,7 +52,7 @@ pub(super) fn info(context: &Context, folder: &Path) -> anyhow::Result<Exit> {
         ),
     )?;
     let mebibytes = *memory_bytes as f64 / f64::from(1 << 20);
-    row("parameters", format!("{parameters}, {mebibytes:.1} MiB in memory (f32)"))?;
+    row("parameters", format!("{parameters}, {mebibytes:.1} MiB in memory ({})", described.dtype.name()))?;
     row("context", format!("{} tokens", config.context))?;
     row(
         "tokenizer",

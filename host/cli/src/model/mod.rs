@@ -23,7 +23,7 @@ use clawhost_app::{Event, EventSink, ModelSettings, Warning};
 pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Result<Exit> {
     match command {
         ModelCommand::Init(arguments) => init::init(context, arguments),
-        ModelCommand::Info { folder } => info::info(context, folder),
+        ModelCommand::Info { folder, kept } => info::info(context, folder, kept.dtype()),
         ModelCommand::Generate(arguments) => generate::generate(context, arguments).await,
         ModelCommand::Chat(arguments) => chat::chat(context, arguments).await,
         ModelCommand::Tune(arguments) => tune::run(context, arguments),

@@ -3,6 +3,7 @@
 use super::{AdapterSettings, Targets};
 use crate::chat_folder::JSON_BYTES;
 use crate::folder::ADAPTER;
+use crate::host_weights::little_endian;
 use crate::weight_files::{Found, LOADED, Stored, file, read_bytes, read_file, serialised};
 use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight, memory};
 use clawhost_core::Digest;
@@ -244,6 +245,16 @@ impl AdapterFolder {
         }
     }
 
+    /// Gives every weight a value, so that the adapter changes answers.
+    #[cfg(test)]
+    pub(crate) fn shake(&mut self) {
+        for (name, matrix) in &mut self.weights {
+            let mut stream = crate::host_weights::Stream::of(1, name);
+            let values = (0..matrix.count()).map(|_| (stream.uniform() - 0.5) as f32);
+            *matrix = HostMatrix::of_rows(matrix.shape, values.collect());
+        }
+    }
+
     /// Alpha over rank.
     fn scale(&self) -> f64 {
         self.settings.alpha / self.settings.rank as f64
@@ -253,9 +264,9 @@ impl AdapterFolder {
     pub fn digest_with(&self, base: Digest) -> Digest {
         let mut bytes = base.to_string().into_bytes();
         bytes.extend(self.scale().to_le_bytes());
-        for (name, HostMatrix { shape, values }) in &self.weights {
-            bytes.extend_from_slice(format!(" {name} {shape:?} ").as_bytes());
-            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+        for (name, matrix) in &self.weights {
+            bytes.extend_from_slice(format!(" {name} {:?} ", matrix.shape).as_bytes());
+            bytes.extend(little_endian(&matrix.values()));
         }
         Digest::of(&bytes)
     }

@@ -28,9 +28,14 @@ impl<M: Clone, V: Clone> Decoder<M, V> {
 impl HostDecoder {
     /// Merges adapters into the weights: a model without adapters that gives the same answers.
     pub fn merged(&self) -> Self {
+        self.merged_where(|_| true)
+    }
+
+    /// The same for adapters beside some matrices.
+    pub(crate) fn merged_where(&self, wanted: impl Fn(&HostMatrix) -> bool) -> Self {
         let mut whole = self.clone();
         for block in &mut whole.blocks {
-            for (_, projection) in block.projections_mut() {
+            for (_, projection) in block.projections_mut().into_iter().filter(|(_, one)| wanted(&one.weight)) {
                 *projection = merged(projection);
             }
         }
@@ -48,16 +53,17 @@ fn merged(projection: &Projection<HostMatrix, Arc<[f32]>>) -> Projection<HostMat
     let Some(LowRank { a, b, scale }) = &projection.adapter else { return projection.clone() };
     let [out, input] = projection.weight.shape;
     let rank = a.shape[0];
-    let mut values = projection.weight.values.to_vec();
+    let mut values = projection.weight.values().into_owned();
+    let (a, b) = (a.values(), b.values());
     for row in 0..out {
         for inner in 0..rank {
-            let factor = b.values[row * rank + inner] * *scale as f32;
+            let factor = b[row * rank + inner] * *scale as f32;
             let to = &mut values[row * input..(row + 1) * input];
-            for (to, from) in to.iter_mut().zip(&a.values[inner * input..(inner + 1) * input]) {
+            for (to, from) in to.iter_mut().zip(&a[inner * input..(inner + 1) * input]) {
                 *to = factor.mul_add(*from, *to);
             }
         }
     }
-    let weight = HostMatrix { shape: [out, input], values: values.into() };
+    let weight = HostMatrix::of_rows([out, input], values.into());
     Projection { weight, bias: projection.bias.clone(), adapter: None }
 }

@@ -58,7 +58,7 @@ fn a_fresh_adapter_follows_from_its_seed_and_changes_no_answer() {
     let louder = AdapterSettings { alpha: 9.0, ..settings() }.attach(&host).unwrap();
     assert_ne!(digest(&fresh), digest(&louder), "the digest depends on alpha");
     let a = &fresh.blocks[0].down.adapter.as_ref().unwrap().a;
-    let most = a.values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+    let most = a.values().iter().fold(0.0f32, |most, value| most.max(value.abs()));
     assert!(most <= 1.0 / 70f32.sqrt() && most > 0.9 / 70f32.sqrt(), "{most}");
     let few = Targets::named(["v_proj", "q_proj"]).unwrap();
     let thin = AdapterSettings { targets: few, ..settings() }.attach(&host).unwrap();

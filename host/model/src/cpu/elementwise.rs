@@ -124,8 +124,10 @@ pub(super) fn weighted_sum(weights: &[f32], rows: &[f32], stride: usize, out: &m
 #[allow(clippy::needless_range_loop, reason = "only counted loops were unrolled, and sums kept in registers")]
 fn sum_of_rows<const N: usize>(weights: &[f32], rows: &[f32], stride: usize, first: usize) -> [f32; N] {
     let mut sums = [0.0f32; N];
-    for (weight, row) in weights.iter().zip(rows.chunks(stride)) {
-        if let Some(row) = row.get(first..).and_then(|row| row.first_chunk::<N>()) {
+    for place in 0..weights.len() {
+        let start = place * stride + first;
+        if let Some((row, _)) = rows.split_at_checked(start).and_then(|(_, rest)| rest.split_first_chunk::<N>()) {
+            let weight = weights[place];
             for lane in 0..N {
                 sums[lane] = weight.mul_add(row[lane], sums[lane]);
             }

@@ -5,18 +5,20 @@
 use super::attention::{Heads, attend};
 use super::cache::Cache;
 use super::elementwise::{add, add_bias, gated, normalise, turn};
-use super::panels::Panels;
+use super::laid::Laid;
 use super::rotary_table::RotaryTable;
 use crate::adapter::AdapterFolder;
 use crate::decoder::{LowRank, Projection};
 use crate::host_weights::{HostDecoder, HostMatrix};
-use crate::{Decoder, LocalModelError, ModelConfig};
+use crate::{Decoder, Dtype, LocalModelError, ModelConfig};
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Below this number of weights, sequences are distributed over threads: each core's cache holds all weights. Above it,
 /// threads share each product, so that weights are read from memory once.
 const SMALL: u64 = 400_000;
+/// Below this number of multiply-adds of scores, threads cost more than they save.
+const WORTH_THREADS: usize = 1 << 17;
 /// Tokens that are computed at once. Longer texts are computed in chunks, which changes no bit.
 const CHUNK: usize = 64;
 
@@ -45,24 +47,25 @@ impl<'a> Work<'a> {
 pub struct CpuModel {
     /// Its shape.
     pub config: Arc<ModelConfig>,
-    /// `[vocabulary, width]`, row by row.
-    embedding: Arc<[f32]>,
-    /// Shared by the model and what adapters make of it.
-    weights: Decoder<Arc<Panels>, Arc<[f32]>>,
+    /// `[vocabulary, width]` as it is kept; where it is the head, shared with that. Here the head is always present, and `weights.embedding` is empty.
+    embedding: Arc<Laid>,
+    /// Shared with the model on the host, and by what adapters make of it.
+    weights: Decoder<Arc<Laid>, Arc<[f32]>>,
     turns: Arc<RotaryTable>,
     heads: Heads,
     small: bool,
 }
 
 impl CpuModel {
-    /// Lays out the weights of a model. Adapters are merged.
+    /// Lays out the weights of a model, unless they are kept so. Adapters of matrices in f32 are merged. Others compute beside their matrix, which may not
+    /// hold the sum.
     pub fn new(config: Arc<ModelConfig>, host: &HostDecoder) -> Self {
-        let host = host.merged();
-        // The head is a matrix product. If it is the embedding, the embedding is laid out as panels too.
-        let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
-        let embedding = host.embedding.values.clone();
-        let host = Decoder { head: Some(head), embedding: HostMatrix { shape: [0, 1], values: Arc::from([]) }, ..host };
-        let weights = host.map(&mut |_, matrix| Arc::new(Panels::of(matrix)), &mut |_, vector| vector.clone());
+        let host = host.merged_where(|matrix| matrix.dtype() == Dtype::F32);
+        let embedding = host.embedding.laid();
+        let empty = HostMatrix::of_rows([0, 1], Arc::from([]));
+        let mut weights =
+            Decoder { embedding: empty, ..host }.map(&mut |_, matrix| matrix.laid(), &mut |_, vector| vector.clone());
+        weights.head.get_or_insert_with(|| embedding.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
         let turns = Arc::new(RotaryTable::new(config.rotary_frequencies()));
         let small = config.parameters() < SMALL;
@@ -75,15 +78,15 @@ impl CpuModel {
     /// The adapter belongs to another model.
     pub fn adapted(&self, adapter: &AdapterFolder) -> Result<Self, LocalModelError> {
         let mut weights = self.weights.clone();
-        let shape = |matrix: &Arc<Panels>| [matrix.outputs, matrix.inputs];
-        adapter.attach_to(&mut weights, &shape, &|matrix| Arc::new(Panels::of(matrix)))?;
+        let shape = |matrix: &Arc<Laid>| [matrix.outputs, matrix.inputs];
+        adapter.attach_to(&mut weights, &shape, &HostMatrix::laid)?;
         Ok(Self { weights, ..self.clone() })
     }
 
     /// Whether the weights of both are the same memory.
     #[cfg(test)]
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
-        let own = |model: &Self| -> Vec<*const Panels> {
+        let own = |model: &Self| -> Vec<*const Laid> {
             let projections = model.weights.blocks.iter().flat_map(|block| block.projections());
             projections.map(|(_, one)| Arc::as_ptr(&one.weight)).collect()
         };
@@ -97,8 +100,12 @@ impl CpuModel {
 
     /// Computes the new tokens of several sequences. The result of one sequence does not depend on the others.
     pub fn forward(&self, work: &mut [Work<'_>]) {
+        if !self.small {
+            // On a thread of the pool: from another one, every product would sleep until the pool has woken up.
+            return rayon::scope(|_| self.forward_here(work, true));
+        }
         let threads = rayon::current_num_threads();
-        if self.small && work.len() >= 2 * threads && threads > 1 {
+        if work.len() >= 2 * threads && threads > 1 {
             let share = work.len().div_ceil(threads * 2);
             work.par_chunks_mut(share).for_each(|part| self.forward_here(part, false));
         } else {
@@ -138,9 +145,9 @@ impl CpuModel {
             let start = one.cache.tokens.len();
             turns.extend_from_slice(&table[start * half..(start + *count) * half]);
             for token in &one.tokens[done..done + *count] {
-                let from = *token as usize * width;
-                if let (Some(to), Some(from)) = (to.next(), self.embedding.get(from..from + width)) {
-                    to.copy_from_slice(from);
+                let token = *token as usize;
+                if let (Some(to), true) = (to.next(), token < self.embedding.outputs) {
+                    self.embedding.row(token, to);
                 }
             }
             let capacity = Cache::capacity(start + *count);
@@ -153,7 +160,6 @@ impl CpuModel {
             (vec![0.0; rows * queries], vec![0.0; rows * keys], vec![0.0; rows * keys]);
         let mut mixed = vec![0.0; rows * queries];
         let (mut gate, mut up) = (vec![0.0; rows * config.mlp_width], vec![0.0; rows * config.mlp_width]);
-        let mut scores = Vec::new();
         let epsilon = config.norm_epsilon as f32;
         for (number, block) in self.weights.blocks.iter().enumerate() {
             normalise(&x, &block.input_norm, epsilon, &mut normal);
@@ -171,19 +177,13 @@ impl CpuModel {
             let mut row = 0;
             for (count, one) in piece.iter_mut() {
                 let start = one.cache.tokens.len();
-                let layer = &mut one.cache.layers[number];
                 for position in start..start + *count {
-                    layer.put(
-                        heads,
-                        position,
-                        &key[row * keys..(row + 1) * keys],
-                        &value[row * keys..(row + 1) * keys],
-                    );
-                    let out = &mut mixed[row * queries..(row + 1) * queries];
-                    attend(heads, &query[row * queries..(row + 1) * queries], layer, position + 1, &mut scores, out);
+                    let rows = row * keys..(row + 1) * keys;
+                    one.cache.layers[number].put(heads, position, &key[rows.clone()], &value[rows]);
                     row += 1;
                 }
             }
+            mix(heads, piece, number, &query, &mut mixed, threads);
             apply(&block.output, &mixed, &mut normal, threads);
             add(&mut x, &normal);
             normalise(&x, &block.post_norm, epsilon, &mut normal);
@@ -227,7 +227,30 @@ impl CpuModel {
     }
 }
 
-fn apply(projection: &Projection<Arc<Panels>, Arc<[f32]>>, x: &[f32], out: &mut [f32], threads: bool) {
+/// Attention of every new token over its sequence, in one layer: `query` and `mixed` are `[rows, queries]`. Rows are distributed over threads.
+fn mix(heads: Heads, piece: &[(usize, &mut Work<'_>)], layer: usize, query: &[f32], mixed: &mut [f32], threads: bool) {
+    let width = heads.queries * heads.width;
+    let mut seen = Vec::with_capacity(mixed.len() / width);
+    for (count, one) in piece {
+        let start = one.cache.tokens.len();
+        seen.extend((start..start + *count).map(|position| (&one.cache.layers[layer], position + 1)));
+    }
+    let rows = query.par_chunks_exact(width).zip(mixed.par_chunks_exact_mut(width)).zip(&seen);
+    let work: usize = seen.iter().map(|(_, length)| length * width).sum();
+    if threads && work > WORTH_THREADS {
+        rows.for_each_init(Vec::new, |scores, ((query, out), (layer, length))| {
+            attend(heads, query, layer, *length, scores, out);
+        });
+    } else {
+        let mut scores = Vec::new();
+        let rows = query.chunks_exact(width).zip(mixed.chunks_exact_mut(width)).zip(&seen);
+        for ((query, out), (layer, length)) in rows {
+            attend(heads, query, layer, *length, &mut scores, out);
+        }
+    }
+}
+
+fn apply(projection: &Projection<Arc<Laid>, Arc<[f32]>>, x: &[f32], out: &mut [f32], threads: bool) {
     projection.weight.multiply(x, out, threads);
     if let Some(LowRank { a, b, scale }) = &projection.adapter {
         let rows = x.len() / a.inputs.max(1);

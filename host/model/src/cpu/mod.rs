@@ -9,6 +9,11 @@ mod attention;
 mod cache;
 mod elementwise;
 mod forward;
+mod half_panels;
+mod int8_panels;
+#[cfg(target_arch = "x86_64")]
+mod int8_x86;
+mod laid;
 mod panels;
 mod rotary_table;
 pub(crate) mod training;
@@ -22,6 +27,11 @@ pub fn processor_class() -> String {
     let used = format!("{:?}", pulp::Arch::new()).to_lowercase();
     format!("{} {}", std::env::consts::ARCH, used.split('(').next().unwrap_or_default())
 }
+
+pub(crate) use half_panels::{Bf16, F16, Half};
+pub(crate) use int8_panels::BLOCK;
+pub(crate) use laid::{Laid, Unkept};
+pub(crate) use panels::LANES;
 
 pub use cache::Cache;
 pub use forward::{CpuModel, Work};

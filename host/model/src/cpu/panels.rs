@@ -10,7 +10,6 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes are fixed by the types or checked at the entry of each function")]
 
-use crate::host_weights::HostMatrix;
 use rayon::prelude::*;
 
 /// Outputs of a panel: one AVX-512 register, two of AVX2.
@@ -20,12 +19,12 @@ pub(crate) const LANES: usize = 16;
 pub(super) const ROWS: usize = 6;
 /// Rows that are multiplied with one panel before the next panel is read. With a thousand inputs they still fit a
 /// core's second-level cache.
-const ROWS_AT_ONCE: usize = 96;
+pub(super) const ROWS_AT_ONCE: usize = 96;
 /// Below this number of multiply-adds, threads cost more than they save.
-const WORTH_THREADS: usize = 1 << 20;
+pub(super) const WORTH_THREADS: usize = 1 << 20;
 
 /// A matrix in panels.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Panels {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
@@ -71,12 +70,7 @@ pub(super) fn lay_rows(rows: &[f32], stride: usize, inputs: usize, to: &mut [f32
 }
 
 impl Panels {
-    /// Multiplies rows with the transposed matrix: `[.., in]` to `[.., out]`.
-    pub(crate) fn of(matrix: &HostMatrix) -> Self {
-        Self::of_rows(&matrix.values, matrix.shape)
-    }
-
-    /// The same for plain values.
+    /// Multiplies rows with the transposed matrix of these values: `[.., in]` to `[.., out]`.
     pub(crate) fn of_rows(rows: &[f32], [outputs, inputs]: [usize; 2]) -> Self {
         let mut values = vec![0.0; panel_values(outputs, inputs)];
         let panel = (inputs * LANES).max(1);
@@ -85,6 +79,35 @@ impl Panels {
             .zip(rows.par_chunks(panel))
             .for_each(|(to, rows)| lay_rows(rows, inputs, inputs, to));
         Self { outputs, inputs, values }
+    }
+
+    /// A matrix of zeros, whose rows are put later.
+    pub(super) fn zeros(outputs: usize, inputs: usize) -> Self {
+        Self { outputs, inputs, values: vec![0.0; panel_values(outputs, inputs)] }
+    }
+
+    /// Writes panels from this one on, with the rows that `of_panel` gives for each.
+    pub(super) fn put<E: Send>(
+        &mut self,
+        first: usize,
+        count: usize,
+        of_panel: impl Fn(usize, &mut Vec<f32>) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let panel = (self.inputs * LANES).max(1);
+        let to = self.values[first * panel..].par_chunks_mut(panel).take(count);
+        to.enumerate().try_for_each_init(Vec::new, |rows, (number, to)| {
+            of_panel(number, rows)?;
+            lay_rows(rows, self.inputs, self.inputs, to);
+            Ok(())
+        })
+    }
+
+    /// Reads a row.
+    pub(super) fn row(&self, row: usize, to: &mut [f32]) {
+        let (panel, lane) = (row / LANES, row % LANES);
+        let width = self.inputs * LANES;
+        let from = self.values[panel * width..(panel + 1) * width].chunks_exact(LANES);
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = from[lane]);
     }
 
     /// Multiplies rows with the matrix, not transposed: `[.., out]` to `[.., in]`.
@@ -242,7 +265,7 @@ fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
 
 /// Writes sums, or adds them.
 #[inline(always)]
-fn put<S: pulp::Simd, const N: usize, const ADD: bool>(simd: S, sums: [S::f32s; N], out: &mut [f32]) {
+pub(super) fn put<S: pulp::Simd, const N: usize, const ADD: bool>(simd: S, sums: [S::f32s; N], out: &mut [f32]) {
     if out.len() == LANES {
         for (out, sum) in S::as_mut_simd_f32s(out).0.iter_mut().zip(sums) {
             *out = if ADD { simd.add_f32s(*out, sum) } else { sum };

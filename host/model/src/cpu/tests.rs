@@ -1,7 +1,7 @@
 //! The result of a request does not depend on the rest of its batch.
 
 use super::{Cache, CpuModel, Work};
-use crate::{Architecture, ModelConfig, RotaryScaling, initial};
+use crate::{Architecture, Dtype, ModelConfig, RotaryScaling, digest, initial};
 use std::sync::Arc;
 
 /// A small model with every switch of its family.
@@ -28,9 +28,9 @@ pub(crate) fn config(architecture: Architecture) -> ModelConfig {
     }
 }
 
-fn model(architecture: Architecture) -> CpuModel {
+fn model(architecture: Architecture, dtype: Dtype) -> CpuModel {
     let config = Arc::new(config(architecture));
-    CpuModel::new(config.clone(), &initial(&config, 7))
+    CpuModel::new(config.clone(), &initial(&config, 7).kept_as(dtype).unwrap())
 }
 
 fn text(length: usize, salt: u32) -> Vec<u32> {
@@ -52,8 +52,14 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 
 #[test]
 fn a_request_gives_equal_bits_alone_in_a_batch_in_chunks_and_after_a_prefix() {
-    for architecture in [Architecture::Llama, Architecture::Qwen3] {
-        let model = model(architecture);
+    for (architecture, dtype) in [
+        (Architecture::Llama, Dtype::F32),
+        (Architecture::Qwen3, Dtype::F32),
+        (Architecture::Qwen2, Dtype::BF16),
+        (Architecture::Llama, Dtype::Int8),
+        (Architecture::Qwen3, Dtype::Int8),
+    ] {
+        let model = model(architecture, dtype);
         let tokens = text(100, 1);
         let right = alone(&model, &tokens);
         let vocabulary = model.config.vocabulary;
@@ -104,13 +110,61 @@ fn threads_change_no_bit() {
         vocabulary: 2048,
         ..config(Architecture::Qwen3)
     });
-    let model = CpuModel::new(config.clone(), &initial(&config, 5));
     let tokens = text(64, 4);
     let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    let right = pool(1).install(|| alone(&model, &tokens));
-    for threads in [2, 3, 7] {
-        assert_eq!(bits(&pool(threads).install(|| alone(&model, &tokens))), bits(&right), "{threads} threads");
+    for dtype in Dtype::ALL {
+        let model = CpuModel::new(config.clone(), &initial(&config, 5).kept_as(dtype).unwrap());
+        let right = pool(1).install(|| alone(&model, &tokens));
+        for threads in [2, 3, 7] {
+            let found = pool(threads).install(|| alone(&model, &tokens));
+            assert_eq!(bits(&found), bits(&right), "{dtype:?}, {threads} threads");
+        }
     }
-    assert_eq!(crate::digest(&initial(&config, 5)), crate::digest(&initial(&config, 5)));
-    assert_ne!(crate::digest(&initial(&config, 5)), crate::digest(&initial(&config, 6)));
+    assert_eq!(digest(&initial(&config, 5)), digest(&initial(&config, 5)));
+    assert_ne!(digest(&initial(&config, 5)), digest(&initial(&config, 6)));
+}
+
+#[test]
+fn halves_answer_with_the_bits_of_their_numbers_in_f32_and_have_their_digest() {
+    let config = Arc::new(config(Architecture::Qwen2));
+    let tokens = text(40, 2);
+    for dtype in [Dtype::BF16, Dtype::F16] {
+        let kept = initial(&config, 3).kept_as(dtype).unwrap();
+        let plain = kept.kept_as(Dtype::F32).unwrap();
+        let [one, other] = [&kept, &plain].map(|weights| alone(&CpuModel::new(config.clone(), weights), &tokens));
+        assert_eq!(bits(&one), bits(&other), "{dtype:?}");
+        assert_eq!(digest(&kept), digest(&plain), "{dtype:?}");
+        assert_eq!(digest(&plain), digest(&plain.in_rows()));
+        assert_ne!(digest(&kept), digest(&initial(&config, 3)), "rounded");
+    }
+    let rounded = initial(&config, 3).kept_as(Dtype::Int8).unwrap();
+    assert_ne!(digest(&rounded), digest(&rounded.in_rows()), "products with int8 have other results");
+}
+
+#[test]
+fn an_adapter_beside_rounded_weights_answers_nearly_as_one_that_is_merged() {
+    let config = Arc::new(config(Architecture::Qwen3));
+    let host = initial(&config, 7);
+    let settings = crate::AdapterSettings { rank: 4, ..Default::default() };
+    let mut adapter = crate::AdapterFolder::of(&settings.attach(&host).unwrap(), "").unwrap();
+    adapter.shake();
+    let tokens = text(30, 3);
+    let logits = |dtype| {
+        let kept = adapter.attach(&host.kept_as(dtype).unwrap()).unwrap();
+        let model = CpuModel::new(config.clone(), &kept);
+        let beside = CpuModel::new(config.clone(), &host.kept_as(dtype).unwrap()).adapted(&adapter).unwrap();
+        (alone(&model, &tokens), alone(&beside, &tokens))
+    };
+    let (merged, _) = logits(Dtype::F32);
+    let far = |one: &[f32], other: &[f32]| {
+        one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0f32, f32::max)
+    };
+    let plain = alone(&CpuModel::new(config.clone(), &host), &tokens);
+    assert!(far(&merged, &plain) > 1.0, "the adapter moves the logits");
+    for (dtype, limit) in [(Dtype::BF16, 0.3), (Dtype::Int8, 0.6)] {
+        let (kept, beside) = logits(dtype);
+        assert_eq!(bits(&kept), bits(&beside), "{dtype:?}: both compute beside the weights");
+        let far = far(&kept, &merged);
+        assert!(far < limit, "{dtype:?}: {far}");
+    }
 }

@@ -36,7 +36,7 @@ fn moved(host: &HostDecoder, name: &str, slope: &[f32], step: f64) -> HostDecode
     };
     host.map(
         &mut |this, matrix| match this == name {
-            true => HostMatrix { shape: matrix.shape, values: along(&matrix.values) },
+            true => HostMatrix::of_rows(matrix.shape, along(&matrix.values())),
             false => matrix.clone(),
         },
         &mut |this, vector| if this == name { along(vector) } else { vector.clone() },

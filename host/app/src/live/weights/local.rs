@@ -53,7 +53,7 @@ impl LocalBackend {
 
     /// The model with the weights of a version, and the optimiser's state.
     fn read(&self, start: &Start) -> Result<(ModelFolder, Option<Vec<u8>>), AppError> {
-        let read = |folder: &Path| read_folder(folder, &self.models.texts, &Silent);
+        let read = |folder: &Path| read_folder(folder, None, &self.models.texts, &Silent);
         let model = match (&start.folder, self.plan.adapters) {
             (Some(version), None) => read(&version.join(&self.name))?,
             (None, None) => read(&self.folder)?,
@@ -95,7 +95,7 @@ impl WeightsBackend for LocalBackend {
     }
 
     fn base(&self) -> Result<Base, AppError> {
-        let model = read_folder(&self.folder, &self.models.texts, &Silent)?;
+        let model = read_folder(&self.folder, None, &self.models.texts, &Silent)?;
         self.check_ceiling(&model)?;
         let warning = model.sampling.restricts().then(|| {
             format!(

@@ -232,7 +232,7 @@ pub fn tune(
             (found.rows, counts, found.threshold)
         }
     };
-    let folder = read_folder(&request.model, &models.texts, events)?;
+    let folder = read_folder(&request.model, None, &models.texts, events)?;
     if request.adapter_rank.is_none() && folder.weights.has_adapter() {
         events.event(Event::Warning(Warning::AdapterMerged));
     }

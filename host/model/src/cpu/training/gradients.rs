@@ -20,11 +20,7 @@ impl Gradients {
     /// Zeros for the trained weights.
     pub(crate) fn zeros(host: &HostDecoder, learns: impl Fn(&str) -> bool) -> Self {
         let zeros = |name: &str, length: usize| vec![0.0; if learns(name) { length } else { 0 }];
-        Self(
-            host.map(&mut |name, matrix| zeros(name, matrix.values.len()), &mut |name, vector| {
-                zeros(name, vector.len())
-            }),
-        )
+        Self(host.map(&mut |name, matrix| zeros(name, matrix.count()), &mut |name, vector| zeros(name, vector.len())))
     }
 
     /// Adds another sum.

@@ -48,7 +48,8 @@ struct Both {
 
 impl Both {
     fn of(matrix: &HostMatrix) -> Self {
-        Self { rows: Panels::of(matrix), columns: Panels::of_columns(&matrix.values, matrix.shape) }
+        let values = matrix.values();
+        Self { rows: Panels::of_rows(&values, matrix.shape), columns: Panels::of_columns(&values, matrix.shape) }
     }
 }
 
@@ -159,8 +160,8 @@ impl TrainingModel {
     /// Lays out weights.
     pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<RotaryTable>, host: &HostDecoder) -> Self {
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
-        let embedding = host.embedding.values.clone();
-        let empty = HostMatrix { shape: [0, 0], values: Arc::from([]) };
+        let embedding = host.embedding.values().into();
+        let empty = HostMatrix::of_rows([0, 0], Arc::from([]));
         let host = Decoder { head: Some(head), embedding: empty, ..host.clone() };
         let weights = host.map(&mut |_, matrix| Both::of(matrix), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };

@@ -231,11 +231,11 @@ impl Processor {
         // With an adapter the base weights do not change.
         for (name, weight) in self.weights.weights().into_iter().filter(|(name, _)| self.trained.learns(name)) {
             let (shape, values) = match weight {
-                Weight::Matrix(HostMatrix { shape, values }) => (shape.to_vec(), values),
-                Weight::Vector(values) => (vec![values.len()], values),
+                Weight::Matrix(matrix) => (matrix.shape.to_vec(), matrix.values().into_owned()),
+                Weight::Vector(values) => (vec![values.len()], values.to_vec()),
             };
             shapes.insert(name.clone(), shape.clone());
-            weights.insert(name, HostTensor { shape, values: values.to_vec().into() });
+            weights.insert(name, HostTensor { shape, values: values.into() });
         }
         let plain = |moments| plain(&shapes, moments);
         TrainerState {
@@ -277,12 +277,13 @@ struct Replace<'a> {
 }
 
 impl Replace<'_> {
-    fn of(&self, name: &str, shape: &[usize], old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
+    /// The new values. `None`: the old ones stay.
+    fn of(&self, name: &str, shape: &[usize]) -> Result<Option<Arc<[f32]>>, LocalModelError> {
         if !self.trained.learns(name) {
-            return Ok(old.clone());
+            return Ok(None);
         }
         let found = self.by.get(name).filter(|plain| plain.shape == shape);
-        found.map(|plain| plain.values.to_vec().into()).ok_or_else(|| super::snapshot::foreign_weight(name))
+        found.map(|plain| Some(plain.values.to_vec().into())).ok_or_else(|| super::snapshot::foreign_weight(name))
     }
 }
 
@@ -292,10 +293,11 @@ impl Convert<HostMatrix, Arc<[f32]>> for Replace<'_> {
     type Error = LocalModelError;
 
     fn matrix(&mut self, name: &str, old: &HostMatrix) -> Result<HostMatrix, LocalModelError> {
-        Ok(HostMatrix { shape: old.shape, values: self.of(name, &old.shape, &old.values)? })
+        let new = self.of(name, &old.shape)?;
+        Ok(new.map_or_else(|| old.clone(), |values| HostMatrix::of_rows(old.shape, values)))
     }
 
     fn vector(&mut self, name: &str, old: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {
-        self.of(name, &[old.len()], old)
+        Ok(self.of(name, &[old.len()])?.unwrap_or_else(|| old.clone()))
     }
 }

@@ -89,7 +89,7 @@ impl Moments {
         }
         let weights = weights.map(
             &mut |name, old| match by_name.get(name) {
-                Some(values) => HostMatrix { shape: old.shape, values: values.clone() },
+                Some(values) => HostMatrix::of_rows(old.shape, values.clone()),
                 None => old.clone(),
             },
             &mut |name, old| by_name.get(name).unwrap_or(old).clone(),
@@ -113,7 +113,7 @@ impl Moments {
                 if stride.settings.rule == Rule::Muon && is_inside(name) && !is_adapter(name) {
                     self.muon(name, matrix, slope, decay as f32, stride)
                 } else {
-                    self.adam(name, &matrix.values, slope, decay as f32, stride)
+                    self.adam(name, &matrix.values(), slope, decay as f32, stride)
                 }
             }
             // Norms and biases do not decay.
@@ -156,15 +156,15 @@ impl Moments {
         };
         // Nesterov momentum.
         let ahead = slope.iter().zip(&momentum).map(|(slope, momentum)| slope + momentum * MOMENTUM as f32).collect();
-        let ahead = HostMatrix { shape: [out, input], values: ahead };
+        let ahead = HostMatrix::of_rows([out, input], ahead);
         let direction = if out > input {
-            let lying = HostMatrix { shape: [input, out], values: ahead.transposed().into() };
-            HostMatrix { shape: [input, out], values: orthogonalised(lying).into() }.transposed()
+            let lying = HostMatrix::of_rows([input, out], ahead.transposed().into());
+            HostMatrix::of_rows([input, out], orthogonalised(lying).into()).transposed()
         } else {
             orthogonalised(ahead)
         };
         let size = (MUON_SCALE * stride.rate * (out as f64 / input as f64).max(1.0).sqrt()) as f32;
-        let weight = matrix.values.iter().zip(&direction).map(|(weight, way)| weight * decay - way * size).collect();
+        let weight = matrix.values().iter().zip(&direction).map(|(weight, way)| weight * decay - way * size).collect();
         Moved { name: name.to_owned(), weight, first: momentum, second: None }
     }
 }
@@ -173,8 +173,8 @@ impl Moments {
 /// as columns.
 fn orthogonalised(matrix: HostMatrix) -> Vec<f32> {
     let [rows, columns] = matrix.shape;
-    let length = square_sum(&matrix.values).sqrt() + TINY;
-    let mut x: Vec<f32> = matrix.values.iter().map(|value| (f64::from(*value) / length) as f32).collect();
+    let length = square_sum(&matrix.values()).sqrt() + TINY;
+    let mut x: Vec<f32> = matrix.values().iter().map(|value| (f64::from(*value) / length) as f32).collect();
     let [a, b, c] = NEWTON_SCHULZ.map(|coefficient| coefficient as f32);
     let (mut square, mut fourth) = (vec![0.0; rows * rows], vec![0.0; rows * rows]);
     let mut mixed = vec![0.0; rows * columns];

@@ -102,7 +102,7 @@ fn numbers(weights: &HostDecoder) -> Vec<f32> {
     let merged = weights.merged();
     let all = merged.weights();
     let values = all.iter().flat_map(|(_, weight)| match weight {
-        clawhost_model::Weight::Matrix(matrix) => matrix.values.to_vec(),
+        clawhost_model::Weight::Matrix(matrix) => matrix.values().into_owned(),
         clawhost_model::Weight::Vector(values) => values.to_vec(),
     });
     values.collect()

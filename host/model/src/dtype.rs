@@ -1,0 +1,62 @@
+//! How the matrices of a model are kept in memory.
+
+use crate::cpu::BLOCK;
+
+/// The number format of a matrix in memory. Vectors (norms, biases) are always f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// 32-bit floats: 4 bytes a weight.
+    F32,
+    /// bfloat16: 2 bytes. Computes the bits of the same numbers in f32.
+    BF16,
+    /// Half precision: 2 bytes. Computes the bits of the same numbers in f32.
+    F16,
+    /// Whole numbers of 8 bits with a scale in half precision for each block of 32 along a row: 1.06 bytes. Inputs of products are rounded
+    /// in the same way, with f32 scales.
+    Int8,
+}
+
+impl Dtype {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::F32, Self::BF16, Self::F16, Self::Int8];
+
+    /// Its name: `f32`, `bf16`, `f16` or `int8`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::BF16 => "bf16",
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
+        }
+    }
+
+    /// The format with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Bytes of a matrix `[outputs, inputs]` in this format, without padding.
+    pub fn bytes(self, [outputs, inputs]: [usize; 2]) -> u64 {
+        let (outputs, inputs) = (outputs as u64, inputs as u64);
+        match self {
+            Self::F32 => outputs * inputs * 4,
+            Self::BF16 | Self::F16 => outputs * inputs * 2,
+            Self::Int8 => outputs * inputs.div_ceil(BLOCK as u64) * (BLOCK as u64 + 2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_have_names_and_sizes() {
+        for dtype in Dtype::ALL {
+            assert_eq!(Dtype::named(dtype.name()), Some(dtype));
+        }
+        assert_eq!(Dtype::named("int4"), None);
+        assert_eq!(Dtype::ALL.map(|dtype| dtype.bytes([2, 64])), [512, 256, 256, 136]);
+        assert_eq!(Dtype::Int8.bytes([1, 33]), 68);
+    }
+}

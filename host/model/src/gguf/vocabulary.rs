@@ -1,0 +1,194 @@
+//! The tokenizer in a GGUF file's metadata, as a `tokenizer.json`: byte-level BPE with the splitting of texts that `tokenizer.ggml.pre` names.
+
+use super::values::Values;
+use crate::LocalModelError;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// How a text is split before its parts become tokens.
+struct Splitting {
+    /// The value of `tokenizer.ggml.pre`.
+    names: &'static [&'static str],
+    /// Patterns that split one after the other.
+    patterns: &'static [&'static str],
+    /// Whether letters with accents are composed first.
+    composes: bool,
+    /// Whether a part that is a token as a whole is not merged from its bytes.
+    whole_first: bool,
+    /// Whether the token for the beginning is put first, unless the file says it.
+    begins: bool,
+}
+
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const DIGITS: &str = r"\p{N}";
+
+/// The known names, of families that run here: from `llama-vocab.cpp` of llama.cpp, and from the tokenizers that its converter names so.
+const SPLITTINGS: [Splitting; 4] = [
+    Splitting {
+        names: &["llama-bpe", "llama3", "llama-v3"],
+        patterns: &[LLAMA_3],
+        composes: false,
+        whole_first: true,
+        begins: true,
+    },
+    Splitting {
+        names: &["qwen2", "deepseek-r1-qwen"],
+        patterns: &[QWEN_2],
+        composes: true,
+        whole_first: false,
+        begins: false,
+    },
+    Splitting { names: &["gpt-2"], patterns: &[GPT_2], composes: false, whole_first: false, begins: false },
+    Splitting { names: &["smollm"], patterns: &[DIGITS, GPT_2], composes: false, whole_first: false, begins: false },
+];
+
+/// Kinds of tokens in `tokenizer.ggml.token_type`.
+const CONTROL: i64 = 3;
+/// See [`CONTROL`].
+const USER_DEFINED: i64 = 4;
+
+/// The named tokens and the keys of their numbers.
+const NAMED: [(&str, &str); 7] = [
+    ("bos_token", "tokenizer.ggml.bos_token_id"),
+    ("eos_token", "tokenizer.ggml.eos_token_id"),
+    ("unk_token", "tokenizer.ggml.unknown_token_id"),
+    ("sep_token", "tokenizer.ggml.seperator_token_id"),
+    ("pad_token", "tokenizer.ggml.padding_token_id"),
+    ("cls_token", "tokenizer.ggml.cls_token_id"),
+    ("mask_token", "tokenizer.ggml.mask_token_id"),
+];
+
+/// Tokens that end an answer: of a text, of a turn, and of a message.
+const ENDS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
+
+/// The tokenizer of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Vocabulary {
+    pub(super) tokenizer_json: String,
+    pub(super) words: BTreeMap<String, String>,
+    pub(super) end_tokens: Vec<u32>,
+    pub(super) tokens: usize,
+}
+
+fn wrong(why: impl Into<String>) -> LocalModelError {
+    LocalModelError::Tokenizer(format!("{} (of the GGUF file)", why.into()))
+}
+
+impl Vocabulary {
+    /// Reads the metadata.
+    ///
+    /// # Errors
+    /// The kind of tokenizer or its splitting is unknown, or lists do not fit each other.
+    pub(super) fn read(values: &Values<'_>) -> Result<Self, LocalModelError> {
+        let shown = |text: &str| clawhost_core::escaped(text, 80);
+        match values.text("tokenizer.ggml.model")? {
+            Some("gpt2") => {}
+            Some(other) => {
+                return Err(wrong(format!(
+                    "tokenizer.ggml.model is `{}`; byte-level BPE (gpt2) is read",
+                    shown(other)
+                )));
+            }
+            None => return Err(wrong("tokenizer.ggml.model is missing")),
+        }
+        let pre = values.text("tokenizer.ggml.pre")?.unwrap_or_default();
+        let splitting = SPLITTINGS.iter().find(|one| one.names.contains(&pre)).ok_or_else(|| {
+            let known: Vec<&str> = SPLITTINGS.iter().flat_map(|one| one.names).copied().collect();
+            wrong(format!("tokenizer.ggml.pre is `{}`; {} are known", shown(pre), known.join(", ")))
+        })?;
+        let tokens = values.texts("tokenizer.ggml.tokens")?.ok_or_else(|| wrong("tokenizer.ggml.tokens is missing"))?;
+        let merges = values.texts("tokenizer.ggml.merges")?.unwrap_or_default();
+        let kinds = values.numbers("tokenizer.ggml.token_type")?.unwrap_or_default();
+        if !kinds.is_empty() && kinds.len() != tokens.len() {
+            return Err(wrong(format!("{} kinds of {} tokens", kinds.len(), tokens.len())));
+        }
+        let named = |key: &str| -> Result<Option<&String>, LocalModelError> {
+            match values.whole(key)? {
+                None => Ok(None),
+                Some(number) => match tokens.get(number as usize) {
+                    Some(token) => Ok(Some(token)),
+                    None => Err(wrong(format!("{key} is {number}, and there are {} tokens", tokens.len()))),
+                },
+            }
+        };
+        let mut words = BTreeMap::new();
+        for (name, key) in NAMED {
+            if let Some(word) = named(key)? {
+                words.insert(name.to_owned(), word.clone());
+            }
+        }
+        let mut end_tokens = Vec::new();
+        for key in ENDS {
+            if named(key)?.is_some()
+                && let Some(number) = values.whole(key)?
+                && let Ok(number) = u32::try_from(number)
+                && !end_tokens.contains(&number)
+            {
+                end_tokens.push(number);
+            }
+        }
+        let begins = values.flag("tokenizer.ggml.add_bos_token")?.unwrap_or(splitting.begins);
+        let beginning = words.get("bos_token").filter(|_| begins);
+        let kind = |place: usize| kinds.get(place).copied().unwrap_or_default();
+        let added: Vec<Value> = (0..)
+            .zip(tokens)
+            .filter(|(place, _)| matches!(kind(*place), CONTROL | USER_DEFINED))
+            .map(|(place, token)| added(place, token, kind(place) == CONTROL))
+            .collect();
+        let mut vocabulary = Map::new();
+        for (place, token) in tokens.iter().enumerate() {
+            // Files repeat no token; one that does would get another number for one of its texts.
+            if vocabulary.insert(token.clone(), place.into()).is_some() {
+                return Err(wrong(format!("the token `{}` is there twice", shown(token))));
+            }
+        }
+        let merges: Vec<Value> = merges.iter().map(|merge| pair(merge)).collect::<Result<_, _>>()?;
+        let document = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+            "normalizer": splitting.composes.then(|| json!({ "type": "NFC" })),
+            "pre_tokenizer": { "type": "Sequence", "pretokenizers": splitting.steps() },
+            "post_processor": beginning.map(|word| beginning_first(word, tokens)),
+            "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null,
+                "fuse_unk": false, "byte_fallback": false, "ignore_merges": splitting.whole_first, "vocab": vocabulary, "merges": merges,
+            },
+        });
+        Ok(Self { tokenizer_json: document.to_string(), words, end_tokens, tokens: tokens.len() })
+    }
+}
+
+impl Splitting {
+    fn steps(&self) -> Vec<Value> {
+        let split = |pattern: &&str| json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
+        let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false });
+        self.patterns.iter().map(split).chain([bytes]).collect()
+    }
+}
+
+fn added(place: usize, token: &str, special: bool) -> Value {
+    json!({
+        "id": place, "content": token, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": special,
+    })
+}
+
+/// Two tokens that become one, as `left right`.
+fn pair(merge: &str) -> Result<Value, LocalModelError> {
+    match merge.split_once(' ') {
+        Some((left, right)) if !right.contains(' ') => Ok(json!([left, right])),
+        _ => Err(wrong(format!("the merge `{}` is no pair", clawhost_core::escaped(merge, 80)))),
+    }
+}
+
+fn beginning_first(word: &str, tokens: &[String]) -> Value {
+    let number = tokens.iter().position(|token| token == word);
+    let special = json!({ "SpecialToken": { "id": word, "type_id": 0 } });
+    let text = |id: &str, kind: u8| json!({ "Sequence": { "id": id, "type_id": kind } });
+    json!({
+        "type": "TemplateProcessing", "single": [special, text("A", 0)], "pair": [special, text("A", 0), text("B", 1)],
+        "special_tokens": { word: { "id": word, "ids": [number], "tokens": [word] } },
+    })
+}
