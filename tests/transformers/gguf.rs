@@ -3,7 +3,7 @@
 
 use crate::{numbers, on_processor, worst};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{Dtype, ModelFolder, digest};
+use clawhost_model::{Dtype, HostMatrix, ModelFolder, Weight, digest};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,12 +38,18 @@ fn gguf_files_give_the_logits_of_their_numbers() {
         };
         let (plain, _) = far(Some(Dtype::F32));
         let (kept, weights) = far(None);
-        println!("{name}: f32 {plain:e}, as stored ({}) {kept:e}", weights.embedding.dtype().name());
+        let (rounded, _) = far(Some(Dtype::Int8));
+        println!("{name}: f32 {plain:e}, as stored ({}) {kept:e}, int8 {rounded:e}", weights.embedding.dtype().name());
         assert!(plain < LIMIT, "{name}: {plain:e}");
         let rows = case["logits"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
         let largest = rows.map(|logit| logit.as_f64().unwrap().abs()).fold(0.0, f64::max);
-        let limit = if weights.embedding.dtype() == Dtype::Int8 { (ROUNDED * largest) as f32 } else { LIMIT };
+        let rounds = |weight: &Weight<HostMatrix, Arc<[f32]>>| matches!(weight, Weight::Matrix(one) if one.dtype() == Dtype::Int8);
+        let any = weights.weights().iter().any(|(_, weight)| rounds(weight));
+        let limit = if any { (ROUNDED * largest) as f32 } else { LIMIT };
         assert!(kept < limit, "{name}: {kept:e} of {largest}");
+        if name.ends_with("_k") {
+            assert!(f64::from(rounded) < ROUNDED * largest, "{name}: {rounded:e} of {largest}");
+        }
     }
 }
 
@@ -62,8 +68,9 @@ fn tokenizer_template_and_words_of_a_gguf_file_are_those_that_it_was_made_from()
         let template =
             std::fs::read_to_string(crate::reference("../templates").join(format!("{family}.jinja"))).unwrap();
         assert_eq!(model.template.as_deref(), Some(template.as_str()), "{name}");
-        let end = texts.tokenizer.token(&words["eos_token"]).unwrap();
-        assert_eq!(model.config.end_tokens, Vec::from_iter(end), "{name}");
+        let other = if family == "llama" { "<|end_of_text|>" } else { "<|endoftext|>" };
+        let ends = [words["eos_token"].as_str(), other].map(|word| texts.tokenizer.token(word).unwrap().unwrap());
+        assert_eq!(model.config.end_tokens, ends, "{name}");
         let whole = texts.tokenizer.encode_whole("Hi").unwrap();
         let beginning = words.get("bos_token").map(|word| texts.tokenizer.token(word).unwrap().unwrap());
         assert_eq!(whole.first().copied().filter(|_| beginning.is_some()), beginning, "{name}");
@@ -132,7 +139,14 @@ fn damaged_gguf_files_are_refused_by_name() {
     refused("qwen3-q8_0", &kind("blk.0.attn_q.weight", 12), "is not made of whole blocks");
     refused("qwen3-q8_0", &replace("qwen3.block_count", "qwen3.block_cound"), "qwen3.block_cound is not understood");
     refused("qwen3-q8_0", &replace("blk.0.attn_q.weight", "blk.0.attn_x.weight"), "q_proj.weight is in no file");
-    refused("qwen3-q8_0", &replace("tokenizer.ggml.pre", "tokenizer.ggml.prx"), "tokenizer.ggml.pre is ``; llama-bpe");
+    refused("qwen3-q8_0", &replace("tokenizer.ggml.pre", "tokenizer.ggml.prx"), "tokenizer.ggml.prx is not understood");
+    refused("qwen3-q8_0", &replace("tokenizer.ggml.token_type", "tokenizer.ggml.x_token_id"), "token_type is missing");
+    refused("qwen3-q8_0", &replace("blk.1.attn_k.weight", "blk.1.attn_v.weight"), "v_proj.weight is there twice");
+    refused(
+        "qwen3-q8_0",
+        &replace("qwen3.rope.freq_base", "qwen3.rope.scaling.x"),
+        "qwen3.rope.scaling.x is not understood",
+    );
     refused("llama-f16", &replace("llama-bpe", "tekken-bp"), "tokenizer.ggml.pre is `tekken-bp`");
     refused(
         "qwen3-q8_0",

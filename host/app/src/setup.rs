@@ -7,6 +7,7 @@ use crate::served_models::key_of_file;
 use crate::{AppError, GATEWAY_LISTEN, RequestError, folder_name};
 use clawhost_core::escaped;
 use clawhost_gateway::RecordPolicy;
+use clawhost_model::ModelFolder;
 use clawhost_providers::Dialect;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -48,7 +49,7 @@ impl ModelSpec {
             return if is_address { Ok(Self(text.to_owned())) } else { Err(unknown().into()) };
         }
         match (kind, rest.is_empty()) {
-            ("local", false) if Path::new(rest).join("config.json").exists() => {
+            ("local", false) if ModelFolder::is_one(Path::new(rest)).unwrap_or_default() => {
                 // The gateway may be started in another folder.
                 let folder = std::path::absolute(rest).unwrap_or_else(|_| PathBuf::from(rest));
                 Ok(Self(format!("local:{}", folder.display())))

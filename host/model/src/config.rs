@@ -331,12 +331,12 @@ impl ModelConfig {
 
     /// The number of weights (scalars) of the whole model.
     pub fn parameters(&self) -> u64 {
-        let mut count = 0;
+        let mut count = 0u64;
         for (_, weight) in crate::Decoder::blueprint(self).weights() {
-            count += match weight {
-                Weight::Matrix([out, input]) => out as u64 * input as u64,
+            count = count.saturating_add(match weight {
+                Weight::Matrix([out, input]) => (out as u64).saturating_mul(input as u64),
                 Weight::Vector(length) => length as u64,
-            };
+            });
         }
         count
     }

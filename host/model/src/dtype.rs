@@ -1,6 +1,6 @@
 //! How the matrices of a model are kept in memory.
 
-use crate::cpu::BLOCK;
+use crate::cpu::{BLOCK, LANES};
 
 /// The number format of a matrix in memory. Vectors (norms, biases) are always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,11 +38,17 @@ impl Dtype {
     /// Bytes of a matrix `[outputs, inputs]` in this format, without padding.
     pub fn bytes(self, [outputs, inputs]: [usize; 2]) -> u64 {
         let (outputs, inputs) = (outputs as u64, inputs as u64);
-        match self {
-            Self::F32 => outputs * inputs * 4,
-            Self::BF16 | Self::F16 => outputs * inputs * 2,
-            Self::Int8 => outputs * inputs.div_ceil(BLOCK as u64) * (BLOCK as u64 + 2),
-        }
+        let row = match self {
+            Self::F32 => inputs.saturating_mul(4),
+            Self::BF16 | Self::F16 => inputs.saturating_mul(2),
+            Self::Int8 => inputs.div_ceil(BLOCK as u64).saturating_mul(BLOCK as u64 + 2),
+        };
+        outputs.saturating_mul(row)
+    }
+
+    /// The same with the padding of a matrix that is laid out.
+    pub(crate) fn padded_bytes(self, [outputs, inputs]: [usize; 2]) -> u64 {
+        self.bytes([outputs.checked_next_multiple_of(LANES).unwrap_or(usize::MAX), inputs])
     }
 }
 
@@ -58,5 +64,6 @@ mod tests {
         assert_eq!(Dtype::named("int4"), None);
         assert_eq!(Dtype::ALL.map(|dtype| dtype.bytes([2, 64])), [512, 256, 256, 136]);
         assert_eq!(Dtype::Int8.bytes([1, 33]), 68);
+        assert_eq!((Dtype::F32.padded_bytes([1, 2]), Dtype::F32.bytes([usize::MAX, 8])), (128, u64::MAX));
     }
 }

@@ -106,7 +106,10 @@ impl HostMatrix {
     /// The digest of its values; of a matrix in [`Dtype::Int8`], of its codes and scales, because products with them have other results.
     fn digest(&self) -> Digest {
         match &self.kept {
-            Kept::Rows(values) => Digest::of_parts(values.chunks(DIGESTED).map(little_endian)),
+            Kept::Rows(values) => {
+                let short = values.chunks(DIGESTED).all(are_short);
+                Digest::of_parts(values.chunks(DIGESTED).map(|part| digested(part, short)))
+            }
             Kept::Laid(laid) => laid.digest(),
         }
     }
@@ -114,16 +117,41 @@ impl HostMatrix {
 
 impl PartialEq for HostMatrix {
     fn eq(&self, other: &Self) -> bool {
-        self.shape == other.shape && self.dtype() == other.dtype() && self.values() == other.values()
+        match (&self.kept, &other.kept) {
+            (Kept::Laid(one), Kept::Laid(other)) => one == other,
+            _ => self.shape == other.shape && self.dtype() == other.dtype() && self.values() == other.values(),
+        }
     }
 }
 
 /// Values whose bytes are digested at once.
-pub(crate) const DIGESTED: usize = 1 << 14;
+const DIGESTED: usize = 1 << 14;
 
 /// The bytes of values in a file.
 pub(crate) fn little_endian(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    let mut bytes = vec![0; values.len() * 4];
+    for (to, value) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(values) {
+        *to = value.to_le_bytes();
+    }
+    bytes
+}
+
+/// Whether all values are numbers of bfloat16.
+pub(crate) fn are_short(values: &[f32]) -> bool {
+    values.iter().fold(0, |all, value| all | value.to_bits()) & 0xffff == 0
+}
+
+/// What is digested of values: the bytes of f32, or of bfloat16 where all values of a matrix are such numbers. So equal numbers have equal digests, and half as
+/// many bytes are digested of most models.
+pub(crate) fn digested(values: &[f32], short: bool) -> Vec<u8> {
+    if !short {
+        return little_endian(values);
+    }
+    let mut bytes = vec![0; values.len() * 2];
+    for (to, value) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        *to = ((value.to_bits() >> 16) as u16).to_le_bytes();
+    }
+    bytes
 }
 
 /// The random numbers of one weight: a function of the seed and the weight's name, on every machine.
@@ -170,6 +198,24 @@ impl HostDecoder {
     #[must_use]
     pub(crate) fn in_rows(&self) -> Self {
         self.map(&mut |_, matrix| matrix.in_rows(), &mut |_, vector| vector.clone())
+    }
+
+    /// The same model with matrices in [`Dtype::Int8`] as f32, row by row: learning compares what was answered with what it computes, and it computes without
+    /// rounding inputs.
+    #[must_use]
+    pub(crate) fn learnable(&self) -> Self {
+        let matrix =
+            |matrix: &HostMatrix| if matrix.dtype() == Dtype::Int8 { matrix.in_rows() } else { matrix.clone() };
+        self.map(&mut |_, one| matrix(one), &mut |_, vector| vector.clone())
+    }
+
+    /// Bytes of matrices that a copy row by row would not share.
+    pub(crate) fn laid_bytes(&self) -> u64 {
+        let bytes = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
+            Weight::Matrix(HostMatrix { shape, kept: Kept::Laid(laid) }) => laid.dtype().bytes(*shape),
+            Weight::Matrix(_) | Weight::Vector(_) => 0,
+        };
+        self.weights().iter().map(|(_, weight)| bytes(weight)).sum()
     }
 
     /// Bytes of its weights in memory, without what only one way of computing needs.

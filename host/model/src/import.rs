@@ -4,7 +4,7 @@ use crate::chat_folder::TOOL_TEMPLATE;
 use crate::folder::{ADAPTER, BASE};
 use crate::tokens::TextHost;
 use crate::weight_files::{file, shards};
-use crate::{AdapterFolder, LocalModelError, ModelFolder};
+use crate::{AdapterFolder, LocalModelError, ModelFolder, gguf};
 use std::path::Path;
 
 /// The files of a model other than its weights. This crate reads some of them; other programs read the rest.
@@ -33,6 +33,10 @@ impl ModelFolder {
         adapter: Option<&Path>,
         texts: &TextHost,
     ) -> Result<Self, LocalModelError> {
+        if let Some(found) = gguf::file_of(source) {
+            let why = "a GGUF file is used where it lies; an export writes a folder of it".to_owned();
+            return Err(LocalModelError::Format { folder: found, why });
+        }
         let mut model = Self::read(source, texts)?;
         model.check()?;
         if let Some(adapter) = adapter {

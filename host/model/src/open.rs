@@ -135,8 +135,14 @@ impl ModelFolder {
         learned: Learned,
         device: &ComputeDevice,
     ) -> Result<(HostDecoder, Trained), LocalModelError> {
+        if device.is_processor() && learned == Learned::Full {
+            // Before the weights are copied row by row.
+            let all = self.config.parameters();
+            let rows = if self.weights.laid_bytes() > 0 { memory::of_weights(all) } else { 0 };
+            memory::check("learning", memory::of_learning(all, all).saturating_add(rows))?;
+        }
         let (weights, trained) = self.beginning(learned)?;
-        if device.is_processor() {
+        if device.is_processor() && learned != Learned::Full {
             let (all, learned) = counted(&weights, trained);
             memory::check("learning", memory::of_learning(all, learned))?;
         }
@@ -159,9 +165,9 @@ impl ModelFolder {
                         told(&wanted)
                     )));
                 }
-                (self.weights.clone(), Trained::Adapters)
+                (self.weights.learnable(), Trained::Adapters)
             }
-            Learned::Adapter(adapter) => (adapter.attach(&self.weights)?, Trained::Adapters),
+            Learned::Adapter(adapter) => (adapter.attach(&self.weights.learnable())?, Trained::Adapters),
         })
     }
 
@@ -177,6 +183,7 @@ impl ModelFolder {
             Learned::Adapter(adapter) => counted(&adapter.attach(&self.weights)?, Trained::Adapters),
         };
         let parts = [
+            self.weights.laid_bytes(),
             memory::of_weights(all),
             memory::of_learning(all, learned),
             memory::of_states(learned),
@@ -190,8 +197,7 @@ impl ModelFolder {
     /// # Errors
     /// It is too small, or the adapter's settings are invalid.
     pub fn check_step_memory(&self, learned: Learned) -> Result<(), LocalModelError> {
-        let (loaded, _) = counted(&self.weights, Trained::Full);
-        memory::check("a step of training", self.step_bytes(learned)?.saturating_sub(memory::of_weights(loaded)))
+        memory::check("a step of training", self.step_bytes(learned)?.saturating_sub(self.weights.bytes()))
     }
 }
 
@@ -223,5 +229,19 @@ mod tests {
         let expect = (bytes + learned) * 4 + learned * (3 + 6) + passes;
         assert_eq!(folder.step_bytes(Learned::Adapter(adapter)).unwrap(), expect);
         folder.check_step_memory(Learned::Full).unwrap();
+    }
+
+    #[test]
+    fn an_adapter_learns_beside_rounded_weights_as_beside_their_numbers() {
+        let made = TinyModel::default().make().unwrap();
+        let rounded = ModelFolder { weights: made.weights.kept_as(crate::Dtype::Int8).unwrap(), ..made };
+        let learned = Learned::Adapter(AdapterSettings { rank: 2, ..AdapterSettings::default() });
+        let before = rounded.before_learning(learned).unwrap();
+        let base = before.weights.without_adapters();
+        // What answers and what learns compute the same: inputs are not rounded.
+        assert_eq!(base.embedding.dtype(), crate::Dtype::F32);
+        assert_eq!(digest(&base), digest(&rounded.weights.kept_as(crate::Dtype::F32).unwrap()));
+        let full = rounded.before_learning(Learned::Full).unwrap();
+        assert_eq!(digest(&full.weights), digest(&base));
     }
 }

@@ -4,6 +4,7 @@ use crate::cpu::{BLOCK, Bf16, F16, Half, Laid, Unkept};
 use crate::weight_files::file;
 use crate::{Convert, gguf, host_weights};
 use crate::{Decoder, Dtype, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
+use clawhost_core::escaped;
 use safetensors::tensor::Metadata;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -53,7 +54,9 @@ impl Format {
             Self::F32 => Dtype::F32,
             Self::F16 => Dtype::F16,
             Self::BF16 => Dtype::BF16,
-            Self::Q8_0 | Self::Q4_0 | Self::Q4K | Self::Q6K => Dtype::Int8,
+            Self::Q8_0 | Self::Q4_0 => Dtype::Int8,
+            // Two levels of scales: int8 would round the numbers once more.
+            Self::Q4K | Self::Q6K => Dtype::F32,
         }
     }
 
@@ -163,6 +166,9 @@ impl StoredTensors {
     }
 
     /// Adds a tensor, with its place in a file: its beginning and its bytes.
+    ///
+    /// # Errors
+    /// There is one with this name.
     pub(crate) fn add(
         &mut self,
         name: String,
@@ -170,8 +176,18 @@ impl StoredTensors {
         (offset, bytes): (u64, u64),
         format: Result<Format, String>,
         shape: Vec<usize>,
-    ) {
-        self.tensors.insert(name, Stored { file, offset, bytes, format, shape, paired: None });
+    ) -> Result<(), LocalModelError> {
+        let stored = Stored { file, offset, bytes, format, shape, paired: None };
+        match self.tensors.insert(name.clone(), stored) {
+            None => Ok(()),
+            Some(_) => Err(self.damaged(file, format!("the weight {} is there twice", escaped(&name, SHOWN)))),
+        }
+    }
+
+    /// An error of a file.
+    fn damaged(&self, number: usize, why: String) -> LocalModelError {
+        let path = self.files.get(number).map(|(path, _)| path.clone()).unwrap_or_default();
+        LocalModelError::File { path, why }
     }
 
     /// The shape of a tensor.
@@ -190,12 +206,15 @@ impl StoredTensors {
     /// Takes a vector out. `None`: it is not there.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub(crate) fn take_numbers(&mut self, name: &str) -> Result<Option<Vec<f32>>, LocalModelError> {
+    /// It cannot be read, or has more than `most` values.
+    pub(crate) fn take_numbers(&mut self, name: &str, most: usize) -> Result<Option<Vec<f32>>, LocalModelError> {
         let Some(stored) = self.tensors.remove(name) else { return Ok(None) };
         let mut values = Vec::new();
-        let rows = stored.shape.iter().product();
         let format = self.format(name, &stored)?;
+        let rows = stored.shape.iter().try_fold(1usize, |all, size| all.checked_mul(*size));
+        let Some(rows) = rows.filter(|rows| *rows <= most) else {
+            return Err(self.damaged(stored.file, format!("{name} has more than {most} values")));
+        };
         format.read(name, &self.rows(name, &stored, (0, rows), 1)?, &mut values)?;
         Ok(Some(values))
     }
@@ -223,7 +242,7 @@ impl StoredTensors {
             let (begin, end) = info.data_offsets;
             let format = Format::of(info.dtype).ok_or_else(|| format!("{:?}", info.dtype));
             let (offset, bytes) = (8 + length + begin as u64, (end - begin) as u64);
-            self.add(name, number, (offset, bytes), format, info.shape.clone());
+            self.add(name, number, (offset, bytes), format, info.shape.clone())?;
         }
         Ok(())
     }
@@ -234,9 +253,12 @@ impl StoredTensors {
         let weights = Decoder::blueprint(config).weights().into_iter();
         let bytes = weights.map(|(name, weight)| match weight {
             Weight::Matrix(shape) => {
-                dtype.or(stored(&name).map(|format| format.kept())).unwrap_or(Dtype::F32).bytes(shape)
+                let kept = dtype.or(stored(&name).map(|format| format.kept())).unwrap_or(Dtype::F32);
+                // A head that repeats the embedding is compared with it.
+                let times = 1 + u64::from(name == EMBEDDING && config.tied && self.tensors.contains_key(HEAD));
+                kept.padded_bytes(shape).saturating_mul(times)
             }
-            Weight::Vector(length) => length as u64 * 4,
+            Weight::Vector(length) => (length as u64).saturating_mul(4),
         });
         bytes.fold(0, u64::saturating_add)
     }
@@ -246,6 +268,7 @@ impl StoredTensors {
     /// # Errors
     /// The memory does not suffice; a weight is missing, unknown, damaged, or has another shape; or the format cannot keep a value.
     pub(crate) fn read(mut self, config: &ModelConfig, dtype: Option<Dtype>) -> Result<HostDecoder, LocalModelError> {
+        // Bytes of a piece, in the order of the file and in ours.
         let pieces = (PIECE * 2 * size_of::<f32>()) as u64;
         memory::check("the model", self.kept_bytes(config, dtype).saturating_add(pieces))?;
         let weights = Decoder::blueprint(config).convert(&mut Take { stored: &mut self, dtype })?;
@@ -253,7 +276,7 @@ impl StoredTensors {
             return Err(LocalModelError::TwoHeads);
         }
         match self.tensors.into_keys().find(|name| !is_derived(name)) {
-            Some(name) => Err(LocalModelError::UnknownWeight(clawhost_core::escaped(&name, 200))),
+            Some(name) => Err(LocalModelError::UnknownWeight(escaped(&name, SHOWN))),
             None => Ok(weights),
         }
     }
@@ -302,6 +325,15 @@ impl StoredTensors {
     }
 }
 
+/// The least common multiple of two numbers from 1.
+fn common_multiple(one: usize, other: usize) -> usize {
+    let (mut large, mut small) = (one, other.max(1));
+    while small > 0 {
+        (large, small) = (small, large % small);
+    }
+    one / large * other.max(1)
+}
+
 /// Rows in the order in which all first ones of pairs come before all second ones, head by head.
 fn unpaired(rows: &[u8], width: usize, head: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(rows.len());
@@ -312,6 +344,12 @@ fn unpaired(rows: &[u8], width: usize, head: usize) -> Vec<u8> {
     }
     out
 }
+
+/// The name of the embedding.
+const EMBEDDING: &str = "model.embed_tokens.weight";
+
+/// Characters of a name in an error.
+const SHOWN: usize = 200;
 
 /// The name of the head. Some files of tied models repeat the embedding under it.
 const HEAD: &str = "lm_head.weight";
@@ -362,7 +400,7 @@ impl Convert<[usize; 2], usize> for Take<'_> {
         let dtype = self.dtype.unwrap_or(format.kept());
         let mut laid = Laid::zeros(dtype, *shape);
         // Whole panels and heads of rows.
-        let whole = host_weights::PANEL_ROWS * stored.paired.unwrap_or(1);
+        let whole = common_multiple(host_weights::PANEL_ROWS, stored.paired.unwrap_or(1));
         let at_once = (PIECE / columns.max(1)).next_multiple_of(whole).max(whole);
         for first in (0..rows).step_by(at_once) {
             let bytes = self.stored.rows(name, &stored, (first, at_once.min(rows - first)), columns)?;
@@ -496,6 +534,15 @@ mod tests {
             },
             "holds a value that is not finite, or above 1e9",
         );
+    }
+
+    #[test]
+    fn rows_in_pairs_are_put_in_order_head_by_head() {
+        assert_eq!(unpaired(&[0, 2, 1, 3, 4, 6, 5, 7], 1, 4), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(unpaired(&[0, 0, 1, 1], 2, 2), [0, 0, 1, 1]);
+        for (one, other, expect) in [(16, 1, 16), (16, 32, 32), (16, 24, 48), (16, 128, 128)] {
+            assert_eq!(common_multiple(one, other), expect);
+        }
     }
 
     #[test]

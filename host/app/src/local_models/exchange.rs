@@ -46,7 +46,7 @@ pub fn import_model(
     texts: &TextHost,
 ) -> Result<Exchanged, AppError> {
     let shown = source.display().to_string();
-    if !source.is_dir() {
+    if !source.is_dir() && !ModelFolder::is_one(source).unwrap_or_default() {
         let why = format!("{shown} is not a folder; download all files of the model first");
         return Err(RequestError::Target(why).into());
     }

@@ -66,11 +66,14 @@ fn padded(values: &[f32]) -> [f32; BLOCK] {
 
 /// The largest magnitude. What is not a number is left out.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "counted loops become vector code")]
 fn largest(values: &[f32; BLOCK]) -> f32 {
     let mut most = [0.0f32; 8];
-    for place in 0..BLOCK {
-        let value = values[place].abs();
-        most[place % 8] = if value > most[place % 8] { value } else { most[place % 8] };
+    for part in 0..BLOCK / 8 {
+        for lane in 0..8 {
+            let value = values[part * 8 + lane].abs();
+            most[lane] = if value > most[lane] { value } else { most[lane] };
+        }
     }
     let mut all = 0.0;
     for value in most {
@@ -79,12 +82,23 @@ fn largest(values: &[f32; BLOCK]) -> f32 {
     all
 }
 
+/// Floats near this number, 1.5 · 2^23, are whole, and their lowest bits count from 0. A cast has to check for overflow, and is not vectorised.
+const WHOLE: f32 = 12_582_912.0;
+
+/// The code of a whole number from -128 to 127.
+#[inline(always)]
+fn code_of(whole: f32) -> i8 {
+    (whole + WHOLE).to_bits() as i8
+}
+
 /// The nearest whole number, of two the one farther from 0: C's `roundf`, of which processors have no instruction.
 #[inline(always)]
 fn nearest(value: f32) -> i8 {
-    let cut = value as i32;
-    let rest = value - cut as f32;
-    (cut + i32::from(rest >= 0.5) - i32::from(rest <= -0.5)) as i8
+    let cut = value.trunc();
+    let rest = value - cut;
+    let up = if rest >= 0.5 { 1.0 } else { 0.0 };
+    let down = if rest <= -0.5 { 1.0 } else { 0.0 };
+    code_of(cut + up - down)
 }
 
 impl Int8Panels {
@@ -127,9 +141,11 @@ pub(super) fn put_block(lane: usize, block: usize, of: &([i8; BLOCK], u16), code
     scales[block * LANES + lane] = *scale;
     let codes = &mut codes[block * PANEL_BLOCK..][..PANEL_BLOCK];
     for group in 0..GROUPS {
+        let mut four = [0u8; GROUP];
         for part in 0..GROUP {
-            codes[(group * LANES + lane) * GROUP + part] = (i32::from(values[group * GROUP + part]) + OFFSET) as u8;
+            four[part] = (i32::from(values[group * GROUP + part]) + OFFSET) as u8;
         }
+        codes[(group * LANES + lane) * GROUP..][..GROUP].copy_from_slice(&four);
     }
 }
 
@@ -188,20 +204,28 @@ impl pulp::NullaryFnOnce for Rounding<'_> {
     }
 }
 
-/// Rounds a block of inputs. Returns the scale, and what the offset of the weights adds to a sum.
+/// Rounds a block of inputs. Returns the scale, and what the offset of the weights adds to a sum. If an input is not finite, neither is the scale: the
+/// logits are not either then, which is an error.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "counted loops become vector code")]
 fn round_block(values: &[f32; BLOCK], codes: &mut [i8; BLOCK]) -> (f32, i32) {
     let scale = largest(values) / 127.0;
     let inverse = if scale > f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 };
-    let mut sum = 0i32;
-    for place in 0..BLOCK {
-        // In range, so the conversion cuts nothing; not a number becomes 0.
-        let rounded = (values[place] * inverse).round_ties_even() as i32;
-        codes[place] = rounded as i8;
-        sum += rounded;
+    let (mut sum, mut wrong) = (0i32, [0.0f32; 8]);
+    for part in 0..BLOCK / 8 {
+        for lane in 0..8 {
+            let value = values[part * 8 + lane];
+            let code = code_of((value * inverse).round_ties_even());
+            codes[part * 8 + lane] = code;
+            sum += i32::from(code);
+            wrong[lane] += value * 0.0;
+        }
     }
-    (scale, sum * OFFSET)
+    let mut all = 0.0;
+    for value in wrong {
+        all += value;
+    }
+    (scale + all, sum * OFFSET)
 }
 
 /// Rows of inputs times panels, of which `outputs` are used; `out` is `[rows, outputs]`. On any processor.
@@ -287,7 +311,9 @@ mod tests {
         assert_eq!(round_block(&values, &mut codes), (2.0, (2 + 2) * OFFSET));
         assert_eq!(codes[..6], [-127, 2, 0, 2, 127, 0]);
         assert_eq!(round_block(&[0.0; BLOCK], &mut codes), (0.0, 0));
-        let (scale, offset) = round_block(&[f32::NAN; BLOCK], &mut codes);
-        assert_eq!((scale, offset, codes), (0.0, 0, [0; BLOCK]));
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            values[7] = wrong;
+            assert!(round_block(&values, &mut codes).0.is_nan(), "{wrong}");
+        }
     }
 }

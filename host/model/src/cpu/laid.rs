@@ -5,7 +5,7 @@
 use super::half_panels::{Bf16, F16, Half, HalfProduct};
 use super::int8_panels::{BLOCK, Inputs, Int8Panels, Int8Product, PANEL_BLOCK, TooLarge, block_of, put_block};
 use super::panels::{LANES, Panels, WORTH_THREADS, panel_values};
-use crate::host_weights::little_endian;
+use crate::host_weights::{are_short, digested};
 use crate::{Dtype, LocalModelError};
 use clawhost_core::Digest;
 use rayon::prelude::*;
@@ -75,14 +75,19 @@ impl Laid {
         Self { outputs, inputs, values: Values::F32(Panels::of_rows(rows, [outputs, inputs])) }
     }
 
-    /// The digest of the values, row by row as f32; of int8, of codes and scales.
+    /// The digest of the values, as [`digested`] writes them, row by row; of int8, of codes and scales.
     pub(crate) fn digest(&self) -> Digest {
         if let Values::Int8(panels) = &self.values {
             let scales: Vec<u8> = panels.scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
             return Digest::of_parts([&b"int8"[..], &panels.codes, &scales]);
         }
         let panels = self.outputs.div_ceil(LANES);
-        Digest::of_parts((0..panels).map(|panel| little_endian(&self.panel(panel))))
+        let short = match &self.values {
+            Values::BF16(_) => true,
+            Values::F32(_) | Values::F16(_) => (0..panels).all(|panel| are_short(&self.panel(panel))),
+            Values::Int8(_) => false,
+        };
+        Digest::of_parts((0..panels).map(|panel| digested(&self.panel(panel), short)))
     }
 
     /// How it is kept.
@@ -194,14 +199,17 @@ impl Laid {
         let (inputs, width) = (self.inputs, self.inputs * LANES);
         let rows = LANES.min(self.outputs - panel * LANES);
         let mut to = vec![0.0; rows * inputs];
-        let halves = |from: &[u16], wide: fn(u16) -> f32, to: &mut [f32]| {
-            for (input, from) in from[panel * width..(panel + 1) * width].chunks_exact(LANES).enumerate() {
-                to.iter_mut().skip(input).step_by(inputs).zip(from).for_each(|(to, from)| *to = wide(*from));
+        fn halves<H: Half>(from: &[u16], (rows, inputs): (usize, usize), to: &mut [f32]) {
+            for lane in 0..rows {
+                let to = &mut to[lane * inputs..(lane + 1) * inputs];
+                for input in 0..inputs {
+                    to[input] = H::wide(from[input * LANES + lane]);
+                }
             }
-        };
+        }
         match &self.values {
-            Values::BF16(from) => halves(from, Bf16::wide, &mut to),
-            Values::F16(from) => halves(from, F16::wide, &mut to),
+            Values::BF16(from) => halves::<Bf16>(&from[panel * width..(panel + 1) * width], (rows, inputs), &mut to),
+            Values::F16(from) => halves::<F16>(&from[panel * width..(panel + 1) * width], (rows, inputs), &mut to),
             Values::F32(_) | Values::Int8(_) => {
                 to.chunks_exact_mut(inputs.max(1)).enumerate().for_each(|(row, to)| self.row(panel * LANES + row, to));
             }

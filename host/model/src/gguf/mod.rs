@@ -30,6 +30,10 @@ use vocabulary::Vocabulary;
 const ENDING: &str = "gguf";
 /// Factors of wavelengths, of Llama 3.1 and later.
 const FACTORS: &str = "rope_freqs.weight";
+/// Most of them: one for each pair of a head, of which the widest known ones have 128.
+const MOST_FACTORS: usize = 4096;
+/// What stands before the names of tensors that the families here do not have.
+const FOREIGN: &str = "GGUF ";
 
 /// The GGUF file that a path names: itself, or the only one of a folder without a config.json.
 pub(crate) fn file_of(path: &Path) -> Option<PathBuf> {
@@ -75,12 +79,19 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
     if values.whole("split.count")?.is_some_and(|count| count > 1) {
         return Err(file(path, "one part of several; join them with gguf-split of llama.cpp"));
     }
-    let architecture = shape::architecture(&values)?;
+    let of_file = |error| match error {
+        LocalModelError::Config(why) | LocalModelError::Tokenizer(why) => file(path, why),
+        other => other,
+    };
+    let architecture = shape::architecture(&values).map_err(of_file)?;
     let mut stored = StoredTensors::default();
     let number = stored.add_file(path, opened);
+    let mut places = Vec::with_capacity(header.tensors.len());
     for tensor in &header.tensors {
         let TensorInfo { name, shape, kind, offset } = tensor;
-        let known = shape::name(name).unwrap_or_else(|| name.clone());
+        // A name that is unknown is none of Hugging Face's.
+        let known = shape::name(name)
+            .unwrap_or_else(|| if name == FACTORS { name.clone() } else { format!("{FOREIGN}{name}") });
         let offset = header.start.saturating_add(*offset);
         let format = format(*kind);
         let bytes = match &format {
@@ -95,10 +106,15 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
             let shown = clawhost_core::escaped(name, 80);
             return Err(file(path, format!("it ends inside of the tensor {shown}; is the download complete?")));
         }
-        stored.add(known, number, (offset, bytes), format, shape.clone());
+        places.push((offset, bytes));
+        stored.add(known, number, (offset, bytes), format, shape.clone())?;
     }
-    let vocabulary = Vocabulary::read(&values)?;
-    let factors = stored.take_numbers(FACTORS)?;
+    places.sort_unstable();
+    if places.iter().zip(places.iter().skip(1)).any(|(one, next)| one.0 + one.1 > next.0) {
+        return Err(file(path, "two tensors share bytes"));
+    }
+    let vocabulary = Vocabulary::read(&values).map_err(of_file)?;
+    let factors = stored.take_numbers(FACTORS, MOST_FACTORS)?;
     let embedding = stored.shape("model.embed_tokens.weight").and_then(|shape| shape.first().copied());
     let seen = Seen {
         vocabulary: embedding.unwrap_or(vocabulary.tokens),
@@ -106,7 +122,7 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
         has_bias: stored.shape("model.layers.0.self_attn.q_proj.bias").is_some(),
         factors: factors.as_deref(),
     };
-    let mut config = shape::shape(&values, &seen)?;
+    let mut config = shape::shape(&values, &seen).map_err(of_file)?;
     config.end_tokens = vocabulary.end_tokens.clone();
     for tensor in header.tensors.iter().filter(|tensor| shape::is_paired(architecture, &tensor.name)) {
         if let Some(name) = shape::name(&tensor.name) {
@@ -115,7 +131,7 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
     }
     let template = |name: &str| values.text(name).map(|text| text.map(str::to_owned));
     Ok(ModelFolder {
-        weights: stored.read(&config, dtype)?,
+        weights: stored.read(&config, dtype).map_err(of_file)?,
         config,
         tokenizer_json: vocabulary.tokenizer_json,
         template: template("tokenizer.chat_template")?,

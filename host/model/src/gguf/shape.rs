@@ -50,7 +50,7 @@ pub(super) struct Seen<'a> {
 }
 
 fn wrong(why: String) -> LocalModelError {
-    LocalModelError::Config(format!("{why} (of the GGUF file)"))
+    LocalModelError::Config(why)
 }
 
 /// The architecture.
@@ -95,10 +95,15 @@ pub(super) fn shape(values: &Values<'_>, seen: &Seen<'_>) -> Result<ModelConfig,
     }
     let base = values.number(&format!("{name}.rope.freq_base"))?.unwrap_or(10_000.0);
     let mut rotary = json!({ "rope_type": "default", "rope_theta": base });
+    let factor = values.number(&format!("{name}.rope.scaling.factor"))?;
     match values.text(&format!("{name}.rope.scaling.type"))? {
+        // llama.cpp takes a factor without a type as a linear one; its converter writes both.
+        None if factor.is_some() => return Err(wrong(format!("{name}.rope.scaling.factor is there without a type"))),
         None | Some("none") => {}
+        Some("linear") if seen.factors.is_some() => {
+            return Err(wrong("rope_freqs.weight and a linear scaling are there together".to_owned()));
+        }
         Some("linear") => {
-            let factor = values.number(&format!("{name}.rope.scaling.factor"))?;
             rotary = json!({ "rope_type": "linear", "factor": factor, "rope_theta": base });
         }
         Some(other) => {
@@ -106,11 +111,13 @@ pub(super) fn shape(values: &Values<'_>, seen: &Seen<'_>) -> Result<ModelConfig,
             return Err(wrong(format!("{name}.rope.scaling.type is `{shown}`; none and linear are computed")));
         }
     }
+    let key = format!("{name}.attention.layer_norm_rms_epsilon");
+    let epsilon = values.number(&key)?.ok_or_else(|| wrong(format!("{key} is missing")))?;
     let document = json!({
         "model_type": name, "vocab_size": seen.vocabulary, "hidden_size": width, "num_hidden_layers": needed("block_count")?,
         "num_attention_heads": heads, "num_key_value_heads": whole("attention.head_count_kv")?.unwrap_or(heads), "head_dim": head,
         "intermediate_size": needed("feed_forward_length")?, "max_position_embeddings": needed("context_length")?,
-        "rope_parameters": rotary, "rms_norm_eps": values.number(&format!("{name}.attention.layer_norm_rms_epsilon"))?,
+        "rope_parameters": rotary, "rms_norm_eps": epsilon,
         "tie_word_embeddings": !seen.has_head, "attention_bias": name != "qwen2" && seen.has_bias,
     });
     let mut config = ModelConfig::parse(&document.to_string())?;
@@ -161,7 +168,8 @@ pub(super) fn name(tensor: &str) -> Option<String> {
         _ => {}
     }
     let (layer, rest) = tensor.strip_prefix("blk.")?.split_once('.')?;
-    let layer: u32 = layer.parse().ok()?;
+    // As it is written there: `00` is another name.
+    let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
     let (part, ending) = rest.rsplit_once('.').filter(|(_, ending)| matches!(*ending, "weight" | "bias"))?;
     let (_, part) = PARTS.iter().find(|(known, _)| *known == part)?;
     Some(format!("model.layers.{layer}.{part}.{ending}"))
@@ -187,6 +195,7 @@ mod tests {
         check("blk.0.attn_q_norm.weight", Some("model.layers.0.self_attn.q_norm.weight"));
         check("blk.0.ffn_gate_inp.weight", None);
         check("blk.x.attn_q.weight", None);
+        check("blk.00.attn_q.weight", None);
         check("rope_freqs.weight", None);
         assert!(is_paired("llama", "blk.3.attn_k.weight") && is_paired("llama", "blk.3.attn_q.bias"));
         assert!(!is_paired("llama", "blk.3.attn_v.weight") && !is_paired("qwen2", "blk.3.attn_q.weight"));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct Values<'a>(pub(super) &'a BTreeMap<String, GgufValue>);
 
 fn wrong(name: &str, expected: &str) -> LocalModelError {
-    LocalModelError::Config(format!("{} of the GGUF file is not {expected}", clawhost_core::escaped(name, 80)))
+    LocalModelError::Config(format!("{} is not {expected}", clawhost_core::escaped(name, 80)))
 }
 
 impl<'a> Values<'a> {

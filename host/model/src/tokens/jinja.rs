@@ -312,5 +312,8 @@ mod tests {
         let long =
             "{% set ns = namespace(x='0123456789abcdef' * 65536) %}{% for i in range(33) %}{{ ns.x }}{% endfor %}";
         check(long, "writes more than 32 MiB");
+        let nested = "{% set ns = namespace(x=1) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}";
+        check(&format!("{nested}{{{{ ns.x }}}}"), "writes more than 32 MiB");
+        check(&format!("{nested}{{{{ ns.x|string }}}}"), "writes more than 32 MiB");
     }
 }

@@ -4,11 +4,11 @@
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// Largest number of tokens of a vocabulary. The largest known ones have 262,144.
-pub(super) const VOCABULARY: usize = 1 << 20;
+pub(crate) const VOCABULARY: usize = 1 << 20;
 
 /// Largest number of added tokens: the library searches every text for all of them, and takes 9 s to load 300,000. Known models have up to
 /// 6,414.
-pub(super) const ADDED_TOKENS: usize = 16_384;
+pub(crate) const ADDED_TOKENS: usize = 16_384;
 
 /// Largest number of steps of a normaliser or a decoder. Known ones have up to 7.
 pub(super) const STEPS: usize = 64;

@@ -22,7 +22,7 @@ mod tool_calls;
 
 pub use alphabet::{alphabet_json, words_json};
 pub use incremental::IncrementalText;
-pub(crate) use limits::TOKENIZER_BYTES;
+pub(crate) use limits::{ADDED_TOKENS, TOKENIZER_BYTES, VOCABULARY};
 pub use serve::serve_texts;
 pub use template::ChatTemplate;
 pub use texts::{TextFiles, TextHost, Texts};

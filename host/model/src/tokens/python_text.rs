@@ -1,21 +1,25 @@
 //! How Python prints a value: chat templates were written for Jinja2, where `{{ value }}` is `str(value)`.
 
 use super::json::float;
+use super::limits::RENDERED_BYTES;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, Output, State};
 use std::borrow::Cow;
+use std::fmt::{self, Write};
 
 /// Deepest value that is printed. Arguments of tools are as deep as their author wants, and each level takes a part of the stack.
 const DEEPEST: usize = 128;
 
-/// The formatter of `{{ value }}`.
+/// The formatter of `{{ value }}`. What it writes to stops it when the text is too long.
 pub(super) fn print(out: &mut Output<'_>, _: &State<'_, '_>, value: &Value) -> Result<(), Error> {
-    out.write_str(&text(value)).map_err(Error::from)
+    text(value, out).map_err(Error::from)
 }
 
 /// The filter `string`.
-pub(super) fn string(value: &Value) -> Value {
-    Value::from(text(value).into_owned())
+pub(super) fn string(value: &Value) -> Result<Value, Error> {
+    let mut out = Bounded::default();
+    text(value, &mut out).map_err(Error::from)?;
+    Ok(Value::from(out.0))
 }
 
 /// The filter `join`.
@@ -26,85 +30,94 @@ pub(super) fn join(values: &Value, between: Option<Cow<'_, str>>, options: Kwarg
     };
     let attribute: Option<String> = options.get("attribute")?;
     options.assert_all_used()?;
-    let mut joined = String::new();
+    let mut out = Bounded::default();
     for (place, value) in values.try_iter()?.enumerate() {
         let value = attribute.as_ref().map_or(Ok(value.clone()), |name| value.get_attr(name))?;
-        joined.push_str(if place > 0 { &between } else { "" });
-        joined.push_str(&text(&value));
+        out.write_str(if place > 0 { &between } else { "" }).map_err(Error::from)?;
+        text(&value, &mut out).map_err(Error::from)?;
     }
-    Ok(joined)
+    Ok(out.0)
+}
+
+/// A text that grows up to the limit of a rendered conversation.
+#[derive(Default)]
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > RENDERED_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// Python's `str`: a text is itself.
-fn text(value: &Value) -> Cow<'_, str> {
+fn text(value: &Value, out: &mut dyn Write) -> fmt::Result {
     match value.as_str() {
-        Some(text) => Cow::Borrowed(text),
-        None => {
-            let mut out = String::new();
-            if !value.is_undefined() {
-                write(value, 0, &mut out);
-            }
-            Cow::Owned(out)
-        }
+        Some(text) => out.write_str(text),
+        None if value.is_undefined() => Ok(()),
+        None => write(value, 0, out),
     }
 }
 
 /// Python's `repr`.
-fn write(value: &Value, depth: usize, out: &mut String) {
+fn write(value: &Value, depth: usize, out: &mut dyn Write) -> fmt::Result {
     if depth > DEEPEST {
-        return out.push_str("...");
+        return out.write_str("...");
     }
     match value.kind() {
-        ValueKind::None | ValueKind::Undefined => out.push_str("None"),
-        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
+        ValueKind::None | ValueKind::Undefined => out.write_str("None"),
+        ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number if !value.is_integer() => match f64::try_from(value.clone()) {
-            Ok(number) => out.push_str(&float(number)),
-            Err(_) => out.push_str(&value.to_string()),
+            Ok(number) => out.write_str(&float(number)),
+            Err(_) => write!(out, "{value}"),
         },
         ValueKind::String => quoted(value.as_str().unwrap_or_default(), out),
         ValueKind::Seq | ValueKind::Iterable => {
-            out.push('[');
+            out.write_str("[")?;
             for (place, item) in value.try_iter().into_iter().flatten().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
-                write(&item, depth + 1, out);
+                out.write_str(if place > 0 { ", " } else { "" })?;
+                write(&item, depth + 1, out)?;
             }
-            out.push(']');
+            out.write_str("]")
         }
         ValueKind::Map => {
-            out.push('{');
+            out.write_str("{")?;
             for (place, key) in value.try_iter().into_iter().flatten().enumerate() {
-                out.push_str(if place > 0 { ", " } else { "" });
-                write(&key, depth + 1, out);
-                out.push_str(": ");
-                write(&value.get_item(&key).unwrap_or_default(), depth + 1, out);
+                out.write_str(if place > 0 { ", " } else { "" })?;
+                write(&key, depth + 1, out)?;
+                out.write_str(": ")?;
+                write(&value.get_item(&key).unwrap_or_default(), depth + 1, out)?;
             }
-            out.push('}');
+            out.write_str("}")
         }
-        _ => out.push_str(&value.to_string()),
+        _ => write!(out, "{value}"),
     }
 }
 
 /// Python's `repr` of a text. It escapes what is not printable; so does Rust, after a first character that hides combining ones.
-fn quoted(text: &str, out: &mut String) {
+fn quoted(text: &str, out: &mut dyn Write) -> fmt::Result {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    out.push(quote);
+    out.write_char(quote)?;
     for character in text.chars() {
         match character {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\\' => out.push_str("\\\\"),
-            character if character == quote => out.extend(['\\', quote]),
-            '\'' | '"' => out.push(character),
-            character if is_printable(character) => out.push(character),
-            character => out.push_str(&match u32::from(character) {
-                code @ 0..=0xff => format!("\\x{code:02x}"),
-                code @ 0x100..=0xffff => format!("\\u{code:04x}"),
-                code => format!("\\U{code:08x}"),
-            }),
-        }
+            '\n' => out.write_str("\\n"),
+            '\r' => out.write_str("\\r"),
+            '\t' => out.write_str("\\t"),
+            '\\' => out.write_str("\\\\"),
+            character if character == quote => write!(out, "\\{quote}"),
+            '\'' | '"' => out.write_char(character),
+            character if is_printable(character) => out.write_char(character),
+            character => match u32::from(character) {
+                code @ 0..=0xff => write!(out, "\\x{code:02x}"),
+                code @ 0x100..=0xffff => write!(out, "\\u{code:04x}"),
+                code => write!(out, "\\U{code:08x}"),
+            },
+        }?;
     }
-    out.push(quote);
+    out.write_char(quote)
 }
 
 fn is_printable(character: char) -> bool {
