@@ -31,7 +31,7 @@ impl Neutral {
 }
 
 /// Keys that `ModelConfig::parse` reads, or that this file compares with others.
-const READ: [&str; 22] = [
+const READ: [&str; 23] = [
     "attention_bias",
     "eos_token_id",
     "head_dim",
@@ -54,9 +54,10 @@ const READ: [&str; 22] = [
     "sliding_window",
     "tie_word_embeddings",
     "use_sliding_window",
+    "vocab_size",
 ];
 
-/// Keys that change no logits, with any value. `vocab_size` is read, and other keys with the beginning `_` are notes of the library.
+/// Keys that change no logits, with any value.
 const FREE: [&str; 49] = [
     "architectures",
     "attention_dropout",
@@ -109,7 +110,7 @@ const FREE: [&str; 49] = [
     "use_cache",
 ];
 
-/// The same, for names that belong to a tool: `unsloth_version`, for example.
+/// The same for all keys with these beginnings: notes of transformers, and of a tool.
 const FREE_BEGINNINGS: [&str; 2] = ["_", "unsloth_"];
 
 /// Keys that change what is computed, in transformers or in models that derive from these families. Beside `null` and `false` they may have the
@@ -186,7 +187,7 @@ fn refused(name: &str, value: &Value, why: &str) -> LocalModelError {
 pub(crate) fn check(config: &Map<String, Value>, architecture: Architecture) -> Result<(), LocalModelError> {
     for (name, value) in config {
         let known = |names: &[&str]| names.contains(&name.as_str());
-        if known(&READ) || known(&FREE) || name == "vocab_size" {
+        if known(&READ) || known(&FREE) {
             continue;
         }
         if value.is_null() || value == &Value::Bool(false) {

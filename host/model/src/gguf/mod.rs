@@ -143,3 +143,34 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
         texts: texts.clone(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::header::tests::{Written, text};
+    use super::*;
+
+    #[test]
+    fn tensors_that_share_bytes_or_a_name_are_refused() {
+        let check = |names: [&str; 2], change: &dyn Fn(&mut Vec<u8>), expect: &str| {
+            let mut written = Written::default();
+            written.value("general.architecture", 8, &text("llama"));
+            written.tensors = names.map(|name| (name.to_owned(), vec![8], 0, vec![0; 32])).to_vec();
+            let mut bytes = written.bytes();
+            change(&mut bytes);
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("made.gguf");
+            std::fs::write(&path, bytes).unwrap();
+            let error = read(&path, &TextHost::InProcess, None).unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        let last = "output_norm.weight";
+        let moved = |bytes: &mut Vec<u8>| {
+            let place = bytes.windows(last.len()).position(|part| part == last.as_bytes()).unwrap() + last.len();
+            // Behind the count of dimensions, one dimension and the type.
+            bytes[place + 16..place + 24].copy_from_slice(&0u64.to_le_bytes());
+        };
+        check(["blk.0.attn_norm.weight", last], &|_| (), "tokenizer.ggml.model is missing");
+        check(["blk.0.attn_norm.weight", last], &moved, "two tensors share bytes");
+        check([last, last], &|_| (), "model.norm.weight is there twice");
+    }
+}
