@@ -121,6 +121,7 @@ impl TokenModel for Letters {
             logprob_sampled: logprobs,
             temperature: 1.0,
             restricted: false,
+            grammar: None,
         };
         Ok(TokenAnswer { tokens, text, finish, versions, model: self.model(), record })
     }

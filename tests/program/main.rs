@@ -26,6 +26,7 @@ mod serving;
 #[allow(dead_code, reason = "each suite uses its part")]
 mod stub;
 
+mod answer_shapes;
 mod both_layers;
 mod budget;
 mod captured;

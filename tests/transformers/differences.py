@@ -15,6 +15,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from transformers.generation import (
     LogitsProcessorList,
     MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -127,12 +129,18 @@ def sampling(out):
     settings = [
         {"top_k": 5, "top_p": 0.7}, {"top_k": 20, "top_p": 0.8}, {"top_k": 3, "top_p": 0.5}, {"top_k": 40, "top_p": 0.95, "min_p": 0.05},
         {"top_p": 0.9}, {"top_k": 7}, {"min_p": 0.1}, {"temperature": 0.7, "top_k": 20, "top_p": 0.8}, {"temperature": 1.5, "top_p": 0.6, "min_p": 0.02},
+        {"repetition_penalty": 1.3}, {"repetition_penalty": 0.8, "temperature": 0.7, "top_k": 20}, {"bias": [[3, 2.5], [7, -1.0]], "repetition_penalty": 2.0, "top_p": 0.8},
     ]
+    prompt = [3, 5, 5, 40]
     found = []
     for one in settings:
         for _ in range(6):
             logits = [round(float(value), 4) for value in torch.randn(48, generator=generator) * 2]
             chain = LogitsProcessorList()
+            if "bias" in one:
+                chain.append(SequenceBiasLogitsProcessor([[[token], value] for token, value in one["bias"]]))
+            if "repetition_penalty" in one:
+                chain.append(RepetitionPenaltyLogitsProcessor(one["repetition_penalty"]))
             if "temperature" in one:
                 chain.append(TemperatureLogitsWarper(one["temperature"]))
             if "top_k" in one:
@@ -141,10 +149,10 @@ def sampling(out):
                 chain.append(TopPLogitsWarper(one["top_p"]))
             if "min_p" in one:
                 chain.append(MinPLogitsWarper(one["min_p"]))
-            left = chain(torch.zeros(1, 1, dtype=torch.long), torch.tensor([logits]))[0]
+            left = chain(torch.tensor([prompt]), torch.tensor([logits]))[0]
             kept = [token for token, value in enumerate(left.tolist()) if value != float("-inf")]
             logprobs = torch.log_softmax(left.double(), -1)[kept]
-            found.append({"sampling": one, "logits": logits, "kept": kept, "logprobs": [round(float(value), 6) for value in logprobs]})
+            found.append({"sampling": one, "logits": logits, "kept": kept, "logprobs": [round(float(value), 6) for value in logprobs]} | ({"prompt": prompt} if "repetition_penalty" in one else {}))
     write(out / "sampling.json", found)
 
 

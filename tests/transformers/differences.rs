@@ -3,8 +3,8 @@
 
 use crate::{expected, message, numbers, on_processor, reference};
 use clawhost_model::ModelFolder;
-use clawhost_model::generate::{Sampler, Sampling};
-use clawhost_model::tokens::{TextFiles, TextHost, Texts};
+use clawhost_model::generate::{Penalties, Sampler, Sampling};
+use clawhost_model::tokens::{TemplateArguments, TextFiles, TextHost, Texts};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -87,6 +87,11 @@ fn every_key_of_config_json_is_refused_or_gives_the_logits_of_transformers() {
     }
 }
 
+/// A token and what is added to its logit.
+fn bias(pair: &Value) -> (u32, f32) {
+    (pair[0].as_u64().unwrap() as u32, pair[1].as_f64().unwrap() as f32)
+}
+
 #[test]
 fn restricted_sampling_keeps_the_tokens_that_transformers_keeps() {
     let cases = document(&reference("sampling.json"));
@@ -98,14 +103,16 @@ fn restricted_sampling_keeps_the_tokens_that_transformers_keeps() {
             top_k: said["top_k"].as_u64().map(|k| k as usize),
             top_p: number("top_p").unwrap_or(1.0),
             min_p: number("min_p").unwrap_or(0.0),
-            bias: Vec::new(),
+            bias: said["bias"].as_array().into_iter().flatten().map(bias).collect(),
+            penalties: Penalties { repetition: number("repetition_penalty").unwrap_or(1.0), ..Penalties::default() },
         };
+        let prompt = if case["prompt"].is_null() { Vec::new() } else { numbers(&case["prompt"]) };
         let logits: Vec<f32> =
             case["logits"].as_array().unwrap().iter().map(|logit| logit.as_f64().unwrap() as f32).collect();
         let kept = numbers(&case["kept"]);
         for seed in 0..5 {
-            let drawn = Sampler::new(sampling.clone(), seed, 0).draw(&logits);
-            assert_eq!(drawn.kept.as_deref(), Some(&kept[..]), "{said}");
+            let drawn = Sampler::new(sampling.clone(), &prompt, seed, 0).draw(&logits, None);
+            assert_eq!(drawn.kept.as_deref(), sampling.restricts().then_some(&kept[..]), "{said}");
             let place = kept.iter().position(|token| *token == drawn.token).unwrap();
             let right = case["logprobs"][place].as_f64().unwrap();
             assert!((f64::from(drawn.logprob_sampled) - right).abs() < 1e-5, "{said}: {drawn:?}, {right}");
@@ -124,6 +131,10 @@ fn templates_give_the_texts_of_transformers() {
         let files =
             TextFiles { tokenizer_json: &tokenizer, template: Some(source), tool_template: None, words: &words };
         let texts = Texts::open(&files, &[], &TextHost::InProcess).unwrap();
-        assert_eq!(texts.template.unwrap().render(&messages, &[]).unwrap(), case["text"].as_str().unwrap(), "{source}");
+        assert_eq!(
+            texts.template.unwrap().render(&messages, &[], &TemplateArguments::default()).unwrap(),
+            case["text"].as_str().unwrap(),
+            "{source}"
+        );
     }
 }

@@ -16,6 +16,7 @@ use clawhost_core::{Message, Origin, Partition, Role, ToolCall, ToolSpec};
 use clawhost_model::cpu::{CpuModel, Work};
 use clawhost_model::device::ComputeDevice;
 use clawhost_model::generate::{Request, Sampling};
+use clawhost_model::tokens::TemplateArguments;
 use clawhost_model::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer};
 use clawhost_model::{AdapterFolder, AdapterSettings, HostDecoder, LocalModelError, ModelConfig, ModelFolder};
 use clawhost_model::{Stored, TinyModel, digest};
@@ -134,7 +135,7 @@ fn conversations_are_rendered_exactly_as_by_transformers() {
         for (what, chat) in chats {
             let messages: Vec<Message> = chat["messages"].as_array().unwrap().iter().map(message).collect();
             let tools: Vec<ToolSpec> = chat["tools"].as_array().into_iter().flatten().map(tool).collect();
-            let text = template.render(&messages, &tools).unwrap();
+            let text = template.render(&messages, &tools, &TemplateArguments::default()).unwrap();
             assert_eq!(text, chat["text"].as_str().unwrap(), "{name}: {what}");
         }
     }
@@ -150,6 +151,7 @@ async fn greedy_answers_equal_those_of_generate() {
         let request = Request {
             prompt: numbers(&expected["prompt"]),
             sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+            grammar: None,
             seed: 0,
             choice: 0,
             max_tokens: 24,

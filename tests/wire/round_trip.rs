@@ -2,14 +2,15 @@
 
 use crate::streams::{check_pieces, cut, read};
 use clawhost_core::{
-    AnsweringModel, Message, ModelDelta, ModelRequest, ModelResponse, Origin, Part, ResponseFormat, Role, TokenLogprob,
-    ToolCall, ToolChoice, ToolSpec, UnknownFields, Usage,
+    AnsweringModel, Message, ModelDelta, ModelRequest, ModelResponse, Origin, Part, REASONING, ResponseFormat, Role,
+    TokenLogprob, ToolCall, ToolChoice, ToolSpec, UnknownFields, Usage,
 };
 use clawhost_wire::{AnswerHead, ErrorKind, anthropic, openai};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
+use std::ops::ControlFlow;
 
 /// Text that is not blank: the Anthropic dialect has no blank text.
 fn said() -> impl Strategy<Value = String> {
@@ -287,4 +288,45 @@ fn errors_in_a_stream_parse() {
         assert!(openai::response(&bodies[0].to_string()).unwrap_err().to_string().ends_with("says: no"));
         assert!(anthropic::response(&bodies[1].to_string()).unwrap_err().to_string().ends_with("says: no"));
     }
+}
+
+/// An answer of a local model that reasoned.
+#[test]
+fn reasoning_has_a_place_of_its_own_in_both_dialects() {
+    let call = ToolCall { id: "c1".into(), name: "f".into(), arguments: "{}".into(), extra: vec![] };
+    let mut message = Message::text(Role::Assistant, Origin::Policy, "Four.");
+    message.extra.push((REASONING.to_owned(), "Two and two.".to_owned()));
+    message.tool_calls.push(call);
+    let response = ModelResponse::new(message, Usage::default(), "tool_calls");
+    let head = || AnswerHead { id: "answer-1".into(), ..AnswerHead::default() };
+    let mut deltas = Vec::new();
+    let mut sink = |delta| {
+        deltas.push(delta);
+        ControlFlow::Continue(())
+    };
+    assert!(response.pass_on(&mut sink).is_continue());
+
+    let body = openai::body(&head(), &response);
+    let said = &body["choices"][0]["message"];
+    assert_eq!((&said["reasoning_content"], &said["content"]), (&json!("Two and two."), &json!("Four.")));
+    let mut writer = openai::StreamWriter::new(head(), false);
+    let events: String = deltas.iter().map(|delta| writer.delta(delta)).collect();
+    assert!(events.contains(r#""delta":{"reasoning_content":"Two and two."}"#), "{events}");
+    assert!(events.contains(r#""delta":{"content":"Four."}"#), "{events}");
+
+    let body = anthropic::body(&head(), &response);
+    let kinds = |all: &Value| -> Vec<String> {
+        all.as_array().unwrap().iter().map(|block| block["type"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(kinds(&body["content"]), ["thinking", "text", "tool_use"]);
+    let mut writer = anthropic::StreamWriter::new(head());
+    let events: String = deltas.iter().map(|delta| writer.delta(delta)).collect::<String>() + &writer.end(&response);
+    let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
+    let blocks: Vec<(String, u64)> = data
+        .map(|text| serde_json::from_str::<Value>(text).unwrap())
+        .filter_map(|event| Some((event["type"].as_str()?.to_owned(), event["index"].as_u64()?)))
+        .filter(|(kind, _)| kind != "content_block_delta")
+        .collect();
+    let expect = [("start", 0), ("stop", 0), ("start", 1), ("stop", 1), ("start", 2), ("stop", 2)];
+    assert_eq!(blocks, expect.map(|(kind, index)| (format!("content_block_{kind}"), index)));
 }

@@ -57,7 +57,7 @@ pub(crate) fn check_pieces(deltas: &[ModelDelta], response: &ModelResponse) {
                 calls[*index].2.push_str(arguments);
             }
             ModelDelta::Logprobs(more) => logprobs.extend(more.iter().cloned()),
-            ModelDelta::Usage(_) => {}
+            ModelDelta::Reasoning(_) | ModelDelta::Usage(_) => {}
         }
     }
     assert_eq!(text, response.message.plain_text());

@@ -116,9 +116,9 @@ impl TinkerModel {
         let name = crate::models::folder_name(&self.folder);
         let texts = ChatFolder::read(&self.folder, &name, &settings.texts);
         let texts = texts.map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
-        if texts.format.sampling.min_p > 0.0 {
-            let why =
-                "generation_config.json has min_p, which a Tinker service does not know; take it out of this folder";
+        let sampling = &texts.format.sampling;
+        if sampling.min_p > 0.0 || !sampling.penalties.are_none() {
+            let why = "generation_config.json has min_p or repetition_penalty, which a Tinker service does not know; take them out of this folder";
             return Err(RequestError::File { path: shown, why: why.to_owned() }.into());
         }
         Ok(texts)
@@ -200,10 +200,18 @@ impl Generator for TinkerGenerator {
         self.vocabulary
     }
 
+    fn constrains(&self) -> bool {
+        false
+    }
+
     async fn generate(&self, request: Request, mut watch: Watch) -> Result<Answer, LocalModelError> {
         let Request { prompt, sampling, seed, choice, max_tokens, end, .. } = request;
         if prompt.is_empty() || prompt.len() >= self.context {
             return Err(LocalModelError::TooLong { tokens: prompt.len(), context: self.context });
+        }
+        if sampling.min_p > 0.0 || !sampling.bias.is_empty() || !sampling.penalties.are_none() {
+            let why = "a Tinker service knows no min_p, no penalties and no logit_bias";
+            return Err(LocalModelError::Request(why.to_owned()));
         }
         let most = max_tokens.clamp(1, self.context - prompt.len());
         let asked = SampleRequest {

@@ -28,7 +28,7 @@ use clawhost_model::generate::{Answer, Engine, Model, Request, Sampling, Version
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use clawhost_model::{
     Architecture, HostDecoder, Learned, LearningSettings, LocalModelError, ModelConfig, RotaryScaling, TinyModel,
-    Weight, WeightsLayer, digest, initial,
+    TokenMask, Weight, WeightsLayer, digest, initial,
 };
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -245,6 +245,7 @@ fn request(seed: u64, temperature: f32) -> Request {
         choice: 0,
         max_tokens: 16,
         alternatives: 0,
+        grammar: None,
         end: vec![60],
         partition: Partition::OWN,
     }
@@ -322,7 +323,13 @@ fn gradients_equal_the_processors() {
             .map(|number| {
                 let tokens = text(6 + 3 * number as usize, number);
                 let mask: Vec<bool> = (0..tokens.len()).map(|place| place >= 3 && place % 4 != 1).collect();
-                Sequence::new(tokens, &mask, if number % 2 == 0 { 1.0 } else { 0.7 }).unwrap()
+                let sequence = Sequence::new(tokens, &mask, if number % 2 == 0 { 1.0 } else { 0.7 }).unwrap();
+                // Grammars allowed a third of the tokens in some of them.
+                let allowed =
+                    |own: u32| (0..config.vocabulary as u32).filter(|token| token % 3 == own % 3).collect::<Vec<_>>();
+                let mask = |place: &usize| TokenMask::of(config.vocabulary, &allowed(sequence.tokens()[*place]));
+                let masks = sequence.trained().iter().map(|place| Some(Arc::new(mask(place)))).collect();
+                if number % 3 == 0 { sequence.clone().with_masks(masks).unwrap() } else { sequence }
             })
             .collect();
         let total: f64 = sequences.iter().map(|one| one.trained().len() as f64).sum();
@@ -373,6 +380,7 @@ fn batch(answers: &[Vec<Answer>], prompt: &[u32]) -> Batch {
                 temperature: 1.0,
                 version: answer.version,
                 restricted: false,
+                grammars: Vec::new(),
                 truncated: false,
                 taught: Vec::new(),
                 unrewarded: false,
@@ -431,6 +439,7 @@ fn an_iteration_of_grpo_gives_the_processors_weights_and_they_answer() {
         choice: member,
         max_tokens: 8,
         alternatives: 0,
+        grammar: None,
         end: vec![15],
         partition: Partition::OWN,
     };

@@ -50,7 +50,9 @@ pub use failure::{CallBudget, Failure, FailureKind, TrapReport, code};
 pub use hint::Hint;
 pub use ids::{EpisodeId, RunId};
 pub use limits::{CallLimits, FUEL_PER_BUSY_SECOND, Limits, TOOL_CALLS};
-pub use message::{Attributes, Blob, Message, Origin, Part, Role, ToolCall, ToolSpec, Usage, estimated_tokens};
+pub use message::{
+    Attributes, Blob, Message, Origin, Part, REASONING, Role, ToolCall, ToolSpec, Usage, estimated_tokens,
+};
 pub use nearest::{did_you_mean, nearest};
 pub use plugin::{About, GIVES, Grants, OptionSpec, PluginIdentity, UnknownOption, check_options};
 pub use ports::*;
@@ -68,7 +70,7 @@ pub use seeds::derive_seed;
 pub use snapshot::{HostState, LogState, Snapshot};
 pub use state_id::{Sampling, StateConfig, StateId};
 pub use task::{Context, Split, Task};
-pub use tokens::TokenRecord;
+pub use tokens::{GrammarRecord, TokenRecord};
 pub use verdict::{
     EXECUTION_CONFIDENCE, LaterVerdict, Question, RewardRecord, ScoreCard, Verdict, deciding, effective_reward,
     standing,

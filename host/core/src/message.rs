@@ -105,6 +105,9 @@ pub struct ToolSpec {
     pub extra: Attributes,
 }
 
+/// The attribute of an answer with the model's reasoning, which is no part of its text.
+pub const REASONING: &str = "reasoning";
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {

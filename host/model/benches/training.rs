@@ -99,6 +99,7 @@ fn grpo(rounds: usize) {
                             choice: 0,
                             max_tokens: 3,
                             alternatives: 0,
+                            grammar: None,
                             end: vec![],
                             partition: clawhost_core::Partition::OWN,
                         };

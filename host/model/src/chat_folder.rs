@@ -1,15 +1,16 @@
 //! The texts of a model's folder in Hugging Face's format, without its weights: tokenizer, chat template, default sampling. A folder without weights is enough
 //! where a service computes.
 
-use crate::generate::Sampling;
+use crate::generate::{Penalties, Sampling};
 use crate::tiny::OWN_TEMPLATES;
-use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TextFiles, TextHost, Texts, Tokenizer};
+use crate::tokens::{ChatTemplate, TOKENIZER_BYTES, TemplateArguments, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::file;
 use crate::{ChatFormat, LocalModelError, Overlong};
 use clawhost_core::Digest;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
@@ -99,8 +100,7 @@ const LARGEST_SIZE: usize = 1 << 26;
 const USUAL_TOP_K: u64 = 50;
 
 /// Settings of generation_config.json that this crate does not follow, with their neutral values.
-const IGNORED: [(&str, f64); 7] = [
-    ("repetition_penalty", 1.0),
+const IGNORED: [(&str, f64); 6] = [
     ("encoder_repetition_penalty", 1.0),
     ("no_repeat_ngram_size", 0.0),
     ("typical_p", 1.0),
@@ -155,6 +155,7 @@ impl ChatFiles {
             top_p: number("top_p").unwrap_or(1.0),
             min_p: number("min_p").unwrap_or(0.0),
             bias: Vec::new(),
+            penalties: Penalties { repetition: number("repetition_penalty").unwrap_or(1.0), ..Penalties::default() },
         };
         Ok(Self {
             tokenizer_json: tokenizer_json(&folder.join(TOKENIZER))?,
@@ -206,6 +207,18 @@ pub(crate) fn end_of_turn_first(mut end: Vec<u32>, own: Option<u32>) -> Vec<u32>
     end
 }
 
+/// The marks of a family that are control tokens of its tokenizer, with their numbers.
+pub(crate) fn control_marks(
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+) -> Result<Arc<BTreeMap<String, u32>>, LocalModelError> {
+    let known = tokenizer.control_words();
+    let marks = template.answers().marks().into_iter().filter(|mark| known.iter().any(|word| word == mark));
+    let numbered = marks.map(|mark| Ok((mark.to_owned(), tokenizer.token(mark)?)));
+    let found = numbered.collect::<Result<Vec<_>, LocalModelError>>()?;
+    Ok(Arc::new(found.into_iter().filter_map(|(mark, token)| Some((mark, token?))).collect()))
+}
+
 /// A model's folder without its weights.
 #[derive(Debug, Clone)]
 pub struct ChatFolder {
@@ -254,7 +267,18 @@ impl ChatFolder {
         let own = words.get("eos_token").map(|word| tokenizer.token(word)).transpose()?.flatten();
         let end = end_of_turn_first(end_tokens, own);
         let overlong = Overlong::default();
-        let format = ChatFormat { name: name.to_owned(), tokenizer, template, end, sampling, overlong, digest };
+        let (arguments, marks) = (TemplateArguments::default(), control_marks(&tokenizer, &template)?);
+        let format = ChatFormat {
+            name: name.to_owned(),
+            tokenizer,
+            template,
+            end,
+            sampling,
+            overlong,
+            arguments,
+            marks,
+            digest,
+        };
         Ok(Self { format, vocabulary, context, ignored })
     }
 }

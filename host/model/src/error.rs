@@ -69,6 +69,12 @@ pub enum LocalModelError {
     /// The chat template cannot be used, or is missing.
     #[error("chat template: {0}")]
     Template(String),
+    /// A request that the model cannot answer as it is.
+    #[error("{0}")]
+    Request(String),
+    /// A grammar cannot be used, or allows no answer.
+    #[error("grammar: {0}")]
+    Grammar(String),
     /// A text of a model folder costs more than the limits.
     #[error("{subject} of the model folder {what}; use a folder from a publisher that you trust")]
     TextLimit {
@@ -170,6 +176,8 @@ impl LocalModelError {
             Self::Tokenizer(_) => "tokenizer",
             Self::Alphabet { .. } => "alphabet",
             Self::Template(_) => "chat-template",
+            Self::Request(_) => "model-request",
+            Self::Grammar(_) => "grammar",
             Self::TextLimit { .. } => "text-limit",
             Self::TextProcess(_) => "text-process",
             Self::Logits => "logits-not-finite",
@@ -212,6 +220,8 @@ impl LocalModelError {
             | Self::Diverged { .. }
             | Self::Checkpoint(_)
             | Self::Samples(_)
+            | Self::Request(_)
+            | Self::Grammar(_)
             | Self::Service(_) => false,
         }
     }

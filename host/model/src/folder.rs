@@ -138,7 +138,7 @@ impl ModelFolder {
     fn generation(&self) -> Value {
         // Via text: 0.7 as f32 is not 0.7 as f64.
         let plain = |number: f32| json!(number.to_string().parse::<f64>().unwrap_or_default());
-        let Sampling { temperature, top_k, top_p, min_p, .. } = self.sampling;
+        let Sampling { temperature, top_k, top_p, min_p, penalties, .. } = self.sampling;
         let mut told = json!({ "eos_token_id": self.config.end_tokens, "do_sample": temperature > 0.0 });
         if let Some(told) = told.as_object_mut() {
             let samples = temperature > 0.0;
@@ -147,6 +147,8 @@ impl ModelFolder {
             told.extend((samples || top_k.is_some()).then(|| ("top_k".to_owned(), json!(top_k.unwrap_or(0)))));
             told.extend((top_p < 1.0).then(|| ("top_p".to_owned(), plain(top_p))));
             told.extend((min_p > 0.0).then(|| ("min_p".to_owned(), plain(min_p))));
+            let repetition = penalties.repetition;
+            told.extend((repetition != 1.0).then(|| ("repetition_penalty".to_owned(), plain(repetition))));
         }
         told
     }

@@ -1,6 +1,5 @@
 //! Given conversations as training data: the tokens that a model would have written, with a mask of what it is to learn.
 
-use crate::tokens::written;
 use crate::train::Sequence;
 use crate::{ChatFormat, LocalModelError};
 use clawhost_core::{Message, Role, ToolSpec};
@@ -31,10 +30,10 @@ impl ChatFormat {
             if message.role != Role::Assistant {
                 continue;
             }
-            let text = self.template.render(messages.get(..place).unwrap_or_default(), tools)?;
+            let text = self.template.render(messages.get(..place).unwrap_or_default(), tools, &self.arguments)?;
             // The text comes from anywhere, and must not insert control words.
             let harmless = |text: &str| self.template.harmless(text);
-            let reply = written(&message.plain_text(), &message.tool_calls, harmless);
+            let reply = self.template.answers().written(&message.plain_text(), &message.tool_calls, harmless);
             let mut ids = self.tokenizer.encode(&reply)?;
             ids.extend(self.end.first());
             let more = text.strip_prefix(so_far.as_str()).filter(|_| !all.is_empty());
@@ -94,7 +93,7 @@ mod tests {
             let sequences = format.given(&talk, &[], from, 64).unwrap();
             assert_eq!(trained(&format, &sequences), [expect], "from {from}");
             let whole = format.tokenizer.decode(sequences[0].tokens(), false).unwrap();
-            let prompt = format.template.render(&talk[..3], &[]).unwrap();
+            let prompt = format.template.render(&talk[..3], &[], &format.arguments).unwrap();
             assert_eq!(whole, format!("{prompt}5#"), "one sequence has the whole conversation");
         };
         check(0, "2#5#");
@@ -113,7 +112,7 @@ mod tests {
         assert!(told[0].ends_with("<|im_end|>") && told[0].starts_with("Yes"), "{told:?}");
         assert_eq!(told[0].matches("<|im_end|>").count(), 1, "control words in an answer are inert: {told:?}");
         let whole = format.tokenizer.decode(sequences[0].tokens(), false).unwrap();
-        assert!(whole.starts_with(&format.template.render(&talk[..2], &[]).unwrap()), "{whole}");
+        assert!(whole.starts_with(&format.template.render(&talk[..2], &[], &format.arguments).unwrap()), "{whole}");
     }
 
     #[test]
@@ -123,8 +122,7 @@ mod tests {
         let act = Message { tool_calls: vec![call], ..said(Role::Assistant, "I look.") };
         let sequences = format.given(&[said(Role::User, "Look."), act], &[], 0, 4096).unwrap();
         let told = trained(&format, &sequences);
-        let (text, calls) = crate::tokens::tool_calls(told[0].trim_end_matches("<|im_end|>"));
-        assert_eq!((text.as_str(), calls[0].name.as_str()), ("I look.", "look"), "{told:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&calls[0].arguments).unwrap()["at"], 1);
+        let written = "I look.\n<tool_call>\n{\"name\":\"look\",\"arguments\":{\"at\":1}}\n</tool_call><|im_end|>";
+        assert_eq!(told, [written]);
     }
 }

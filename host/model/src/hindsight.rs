@@ -17,7 +17,7 @@ impl<G: Generator> ChatModel<G> {
         answer: &[u32],
     ) -> Result<Vec<u32>, LocalModelError> {
         let format = self.chat_format();
-        let text = format.template.render(messages, tools)?;
+        let text = format.template.render(messages, tools, &format.arguments)?;
         let mut tokens = format.tokenizer.encode(&text)?;
         tokens.extend(answer);
         let context = self.engine().context();

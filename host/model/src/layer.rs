@@ -5,7 +5,7 @@ use crate::device::ComputeDevice;
 use crate::generate::{Engine, Version};
 use crate::train::pass::{self, joined, refused};
 use crate::train::{Sequence, TokenScores, Trainer};
-use crate::{CheckpointWriter, HostDecoder, LocalModelError, ModelConfig, digest};
+use crate::{CheckpointWriter, Grammars, HostDecoder, LocalModelError, ModelConfig, TokenMask, digest};
 use clawhost_core::Digest;
 use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
@@ -57,6 +57,8 @@ pub struct WeightsLayer {
     checkpoints: Option<CheckpointWriter>,
     /// What is called between two passes.
     between: Option<Between>,
+    /// Compiles the grammars of recorded answers.
+    grammars: Option<Arc<Grammars>>,
 }
 
 /// An iteration's experience between the pass over its first minibatch and the steps.
@@ -78,28 +80,63 @@ fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence
     numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect()
 }
 
-/// The sequences of a trajectory for training.
-fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+/// The sequences of a trajectory for training. Where answers had grammars, what these allowed is computed again.
+fn sequences(generated: &Generated, grammars: Option<&Grammars>) -> Result<Vec<Sequence>, LocalModelError> {
     let temperature = generated.logprob_temperature();
-    generated
-        .sequences
-        .iter()
+    let plain = generated.sequences.iter();
+    let plain: Vec<Sequence> = plain
         .map(|sequence| Sequence::new(sequence.tokens.clone(), &sequence.mask, temperature))
+        .collect::<Result<_, _>>()?;
+    if generated.grammars.is_empty() {
+        return Ok(plain);
+    }
+    let Some(grammars) = grammars else {
+        let why = "answers with a grammar, whose masks cannot be computed again where these weights are trained";
+        return Err(LocalModelError::Samples(why.to_owned()));
+    };
+    let mut masks = masks(generated, &plain, grammars)?.into_iter();
+    plain
+        .into_iter()
+        .map(|sequence| {
+            let own = (&mut masks).take(sequence.trained().len()).collect();
+            sequence.with_masks(own)
+        })
         .collect()
+}
+
+/// What the grammar of its answer allowed in place of each sampled token.
+fn masks(
+    generated: &Generated,
+    sequences: &[Sequence],
+    grammars: &Grammars,
+) -> Result<Vec<Option<Arc<TokenMask>>>, LocalModelError> {
+    let of = |one: &Sequence| one.trained().iter().filter_map(|place| one.tokens().get(*place).copied()).collect();
+    let sampled: Vec<u32> = sequences.iter().flat_map(|one| -> Vec<u32> { of(one) }).collect();
+    let mut masks = Vec::with_capacity(sampled.len());
+    for (grammar, end) in generated.grammars.iter().zip(&generated.turn_ends) {
+        let answer = sampled.get(masks.len()..*end).unwrap_or_default();
+        match grammar {
+            None => masks.resize(*end, None),
+            Some(grammar) => {
+                masks.extend(grammars.masks(grammar, answer)?.into_iter().map(|mask| Some(Arc::new(mask))));
+            }
+        }
+    }
+    Ok(masks)
 }
 
 /// The sequences of a trajectory for training, with the tokens that a teacher named beside each sampled one.
 ///
 /// # Errors
-/// A mask does not fit its tokens, or the temperature is not above 0.
-pub fn with_likely(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+/// A mask does not fit its tokens, the temperature is not above 0, or an answer had a grammar and there is no compiler of grammars.
+pub fn with_likely(generated: &Generated, grammars: Option<&Grammars>) -> Result<Vec<Sequence>, LocalModelError> {
     let mut taught = generated.taught.iter();
     let beside = |sequence: Sequence| {
         let own = (&mut taught).take(sequence.trained().len());
         let beside = own.map(|token| token.likely.iter().map(|(id, _)| *id).collect()).collect();
         sequence.with_beside(beside)
     };
-    sequences(generated)?.into_iter().map(beside).collect()
+    sequences(generated, grammars)?.into_iter().map(beside).collect()
 }
 
 impl WeightsLayer {
@@ -130,6 +167,7 @@ impl WeightsLayer {
             reference: None,
             checkpoints: None,
             between: None,
+            grammars: None,
         })
     }
 
@@ -143,6 +181,11 @@ impl WeightsLayer {
         if let Some(Between(call)) = &self.between {
             call();
         }
+    }
+
+    /// Sets the compiler of grammars, for experience whose answers had some.
+    pub fn understand(&mut self, grammars: Arc<Grammars>) {
+        self.grammars = Some(grammars);
     }
 
     /// Sets the optimiser steps of an iteration.
@@ -203,7 +246,7 @@ impl WeightsLayer {
     ) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
         let mut own = Vec::new();
         for (name, generated) in written.iter().filter(|(_, generated)| wanted(generated)) {
-            own.push((name, sequences(generated).map_err(refused)?));
+            own.push((name, sequences(generated, self.grammars.as_deref()).map_err(refused)?));
         }
         let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
         let scores = self.device.guarded(|| score(&all)).flatten();
@@ -266,7 +309,13 @@ impl Layer for WeightsLayer {
         let mut units = Vec::with_capacity(experience.trained().len());
         for trained in experience.trained() {
             let generated = written.get(&trained.trajectory().recorded().sequence);
-            units.push(generated.map(|one| with_likely(one)).transpose().map_err(refused)?.unwrap_or_default());
+            units.push(
+                generated
+                    .map(|one| with_likely(one, self.grammars.as_deref()))
+                    .transpose()
+                    .map_err(refused)?
+                    .unwrap_or_default(),
+            );
         }
         let steps = self.updates.divide(&experience, current);
         let first = steps.first().map(Vec::as_slice).unwrap_or_default();
@@ -359,7 +408,7 @@ impl Weights for WeightsLayer {
     fn supervise(&mut self, demonstrations: &[Arc<Generated>], rate: f64) -> Result<f64, LearnError> {
         let mut units = Vec::with_capacity(demonstrations.len());
         for generated in demonstrations {
-            units.push(sequences(generated).map_err(refused)?);
+            units.push(sequences(generated, self.grammars.as_deref()).map_err(refused)?);
         }
         let step = SupervisedStep::new(demonstrations.iter().map(|one| vec![true; one.written()]).collect())?;
         let (loss, _) = self.accumulate(&step, &units.iter().map(Vec::as_slice).collect::<Vec<_>>())?;

@@ -1,9 +1,10 @@
 //! Opens a model folder for inference, or for inference and learning.
 
-use crate::chat_folder::end_of_turn_first;
+use crate::chat_folder::{control_marks, end_of_turn_first};
 use crate::device::ComputeDevice;
 use crate::folder::ADAPTER;
 use crate::generate::{Engine, Version};
+use crate::tokens::TemplateArguments;
 use crate::train::{OptimizerSettings, Schedule, Trained, kept_by_a_pass};
 use crate::{
     AdapterFolder, AdapterSettings, ChatFormat, HostDecoder, HostMatrix, Learned, LocalModel, LocalModelError,
@@ -58,6 +59,7 @@ impl ModelFolder {
         let (tokenizer, template) = self.chat_texts()?;
         let own = self.words.get("eos_token").map(|word| tokenizer.token(word)).transpose()?.flatten();
         let end = end_of_turn_first(self.config.end_tokens.clone(), own);
+        let marks = control_marks(&tokenizer, &template)?;
         Ok(ChatFormat {
             name: name.to_owned(),
             template,
@@ -65,6 +67,8 @@ impl ModelFolder {
             end,
             sampling: self.sampling.clone(),
             overlong: Overlong::default(),
+            arguments: TemplateArguments::default(),
+            marks,
             digest: self.chat_format_digest(),
         })
     }
@@ -102,6 +106,7 @@ impl ModelFolder {
         let (engine, objective) = (model.engine().clone(), settings.objective);
         let mut layer = WeightsLayer::new(config.clone(), trainer(schedule)?, engine, objective, device.clone())?;
         layer.divide_into(settings.updates);
+        layer.understand(model.grammars().clone());
         // The reference of an adapter is the model without it, which is in memory already.
         if settings.objective.kl > 0.0 && trained == Trained::Full {
             layer.stay_near(trainer(Schedule::constant(0.0))?);

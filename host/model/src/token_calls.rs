@@ -88,6 +88,7 @@ impl TokenCalls {
         let request = Request {
             prompt: tokens.to_vec(),
             sampling: Sampling { temperature, ..Sampling::default() },
+            grammar: None,
             seed: 0,
             choice: 0,
             max_tokens: 0,
@@ -116,6 +117,7 @@ impl TokenCalls {
         Request {
             prompt: request.prompt.clone(),
             sampling,
+            grammar: None,
             seed: request.seed,
             choice: request.choice,
             max_tokens: request.max_tokens.max(1) as usize,
@@ -241,7 +243,7 @@ impl TokenModel for TokenCalls {
     ) -> Result<TokenAnswer, ModelError> {
         let asked = self.request(request);
         let (end, temperature, restricted) =
-            (asked.end.clone(), asked.sampling.temperature, asked.sampling.restricts());
+            (asked.end.clone(), asked.sampling.temperature, !asked.sampling.is_trainable());
         let _place = self.place(request.prompt.len().saturating_add(asked.max_tokens)).await?;
         let tokenizer = self.format().tokenizer.clone();
         let mut texts = TokenTexts::new(tokenizer.clone());
@@ -301,6 +303,7 @@ impl TokenModel for TokenCalls {
             logprob_sampled: drawn.iter().map(|one| one.logprob_sampled).collect(),
             temperature,
             restricted,
+            grammar: None,
         };
         // The engine computes all of an answer with the weights that were current when it began.
         let digest = self.version_of(answer.weights);

@@ -308,7 +308,7 @@ impl DeltaSink for Counting<'_, '_> {
     fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
         match &delta {
             ModelDelta::Usage(usage) => self.bill.reported = *usage,
-            ModelDelta::Text(text) => self.bill.written += text.len(),
+            ModelDelta::Text(text) | ModelDelta::Reasoning(text) => self.bill.written += text.len(),
             ModelDelta::ToolCall { arguments, .. } => self.bill.written += arguments.len(),
             ModelDelta::Logprobs(_) => {}
         }

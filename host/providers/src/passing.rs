@@ -52,6 +52,7 @@ impl<'a> Passing<'a> {
     /// Processes a delta.
     pub(crate) fn delta(&mut self, delta: ModelDelta) -> ControlFlow<()> {
         match delta {
+            ModelDelta::Reasoning(text) => self.pass(ModelDelta::Reasoning(self.secrets.scrub(&text).into_owned())),
             ModelDelta::Text(text) => {
                 let text = self.text.push(&self.secrets, &text);
                 if !text.is_empty() {

@@ -183,6 +183,7 @@ impl Llm for Dialled {
             logprob_sampled: vec![-0.5],
             temperature: 1.0,
             restricted: false,
+            grammar: None,
         };
         Ok(ModelResponse { tokens: Some(Box::new(record)), ..ModelResponse::new(message, Usage::default(), "stop") })
     }

@@ -155,7 +155,7 @@ impl LearningModel {
         let iterations = turns::schedule(spec).iterations_of(Layer::Weights.name(), turns::iterations(spec));
         let settings = settings(spec, weights, iterations)?;
         let mut found = read_folder(folder, None, &machine.texts, events)?;
-        if found.sampling.restricts() {
+        if !found.sampling.is_trainable() {
             events.event(Event::Warning(Warning::SamplingWhileLearning));
         }
         if found.weights.has_adapter() && settings.learned == Learned::Full {

@@ -3,9 +3,11 @@
 use super::folder::{LocalSource, read};
 use super::{MAX_TOKENS, SEED};
 use crate::{AppError, EventSink, ModelSettings, RequestError};
-use clawhost_core::{Message, ModelRequest, Origin, Role, Usage};
+use clawhost_core::{Message, ModelDelta, ModelRequest, Origin, Role, Usage};
+use clawhost_model::tokens::TemplateArguments;
 use clawhost_model::{ChatFormat, LEFT_OUT, LocalModel, LocalModelError, Overlong};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// The settings of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,17 +20,27 @@ pub struct ChatSettings {
     pub temperature: Option<f32>,
     /// The seed: equal seeds give equal answers.
     pub seed: u64,
+    /// Arguments of the chat template: whether to think, the date.
+    pub arguments: TemplateArguments,
 }
 
 impl Default for ChatSettings {
     fn default() -> Self {
-        Self { system: None, max_tokens: MAX_TOKENS, temperature: None, seed: SEED }
+        Self {
+            system: None,
+            max_tokens: MAX_TOKENS,
+            temperature: None,
+            seed: SEED,
+            arguments: TemplateArguments::default(),
+        }
     }
 }
 
 /// An answer of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answered {
+    /// The model's reasoning, if there was any. It is no part of the text.
+    pub reasoning: Option<String>,
     /// Its whole text.
     pub text: String,
     /// The part of the text that was not streamed.
@@ -51,6 +63,15 @@ pub enum Turn {
         /// The streamed part.
         heard: String,
     },
+}
+
+/// A part of an answer as it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// Of the reasoning, which comes first.
+    Reasoning(&'a str),
+    /// Of the text.
+    Text(&'a str),
 }
 
 /// Whether a model's chat template omits the system prompt.
@@ -82,6 +103,7 @@ impl Conversation {
         let of_folder = |error| RequestError::ModelFolder { folder: shown.clone(), error };
         // A conversation with a person may drop old turns. Their number is reported.
         let format = ChatFormat { overlong: Overlong::LeaveOut, ..read.chat_format(&shown).map_err(of_folder)? };
+        let format = format.with_arguments(settings.arguments.clone());
         let device = models.open_device(read.config.parameters(), events)?;
         let model = LocalModel::new(format, Arc::new(read.engine(&device)?));
         if settings.system.is_some() && ignores_system_prompt(&model) {
@@ -100,7 +122,7 @@ impl Conversation {
     pub async fn turn(
         &mut self,
         said: impl Into<String>,
-        mut stream: impl FnMut(&str) + Send + 'static,
+        mut stream: impl FnMut(Heard<'_>) + Send,
         interrupted: impl Future<Output = ()>,
     ) -> Result<Turn, LocalModelError> {
         self.messages.push(Message::text(Role::User, Origin::User, said));
@@ -113,20 +135,22 @@ impl Conversation {
             stop: Vec::new(),
             ..ModelRequest::default()
         };
-        // What was shown so far. `None`: the turn is over, and the thread that computes may not have noticed yet.
-        let heard = Arc::new(Mutex::new(Some(String::new())));
-        let hears = heard.clone();
-        let hear = move |text: &str| {
-            if let Some(heard) = hears.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-                heard.push_str(text);
-                stream(text);
+        let mut heard = String::new();
+        let mut hear = |delta: ModelDelta| {
+            match &delta {
+                ModelDelta::Reasoning(text) => stream(Heard::Reasoning(text)),
+                ModelDelta::Text(text) => {
+                    heard.push_str(text);
+                    stream(Heard::Text(text));
+                }
+                ModelDelta::ToolCall { .. } | ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => {}
             }
+            ControlFlow::Continue(())
         };
         let response = tokio::select! {
-            response = self.model.say(&request, hear) => Some(response),
+            response = self.model.answer_streamed(&request, &mut hear) => Some(response),
             () = interrupted => None,
         };
-        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default();
         let response = match response {
             Some(Ok(response)) => response,
             Some(Err(error)) => {
@@ -139,10 +163,12 @@ impl Conversation {
             }
         };
         let text = response.message.plain_text();
+        let reasoning = response.reasoning().map(str::to_owned);
         let left_out = response.message.extra.iter().find(|(name, _)| name == LEFT_OUT);
         let left_out = left_out.and_then(|(_, count)| count.parse().ok()).unwrap_or_default();
         self.messages.push(response.message);
         Ok(Turn::Answered(Answered {
+            reasoning,
             rest: text.strip_prefix(heard.as_str()).unwrap_or_default().to_owned(),
             text,
             finish: response.finish,

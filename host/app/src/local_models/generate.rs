@@ -4,10 +4,11 @@ use super::folder::{LocalSource, read};
 use super::{MAX_TOKENS, SEED};
 use crate::{AppError, Event, EventSink, ModelSettings, RequestError};
 use clawhost_core::{Digest, Partition};
-use clawhost_model::generate::{Answer, Drawn, Finish, Request, Sampling, StopTexts, Watch};
+use clawhost_model::generate::{Answer, Drawn, Finish, Penalties, Request, Sampling, StopTexts, Watch};
 use clawhost_model::tokens::{TextHost, Tokenizer};
-use clawhost_model::{LocalModelError, ModelFolder, digest};
+use clawhost_model::{AnswerShape, Grammar, Grammars, LocalModelError, ModelFolder, digest};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Receives text while it is generated. Called on the generating thread; must not block.
 pub type TextSink = Box<dyn FnMut(&str) + Send>;
@@ -27,6 +28,10 @@ pub struct GenerateRequest {
     pub top_p: Option<f64>,
     /// Top-k. 0: all tokens. `None`: the model's own.
     pub top_k: Option<u32>,
+    /// Penalties for tokens that occurred before. `None`: the model's own.
+    pub penalties: Option<Penalties>,
+    /// What every answer is to be.
+    pub shape: Option<AnswerShape>,
     /// The seed: equal seeds give equal answers.
     pub seed: u64,
     /// Texts that end an answer. They are not part of it.
@@ -43,6 +48,8 @@ impl GenerateRequest {
             temperature: None,
             top_p: None,
             top_k: None,
+            penalties: None,
+            shape: None,
             seed: SEED,
             stop: Vec::new(),
         }
@@ -75,6 +82,8 @@ pub struct GeneratedTexts {
     pub answers: Vec<GeneratedText>,
     /// The digest of the weights.
     pub weights: Digest,
+    /// The digest of the answers' grammar, if they had one.
+    pub grammar: Option<Digest>,
 }
 
 /// A model that completes texts.
@@ -112,6 +121,7 @@ impl TextGenerator {
         }
         let reading = Reading { tokenizer: &self.tokenizer, end: &self.model.config.end_tokens, stop: &request.stop };
         let device = models.open_device(self.model.config.parameters(), events)?;
+        let grammar = self.grammar(request)?;
         let engine = self.model.engine(&device)?;
         let mut stream = stream.filter(|_| request.answers == 1);
         let mut asked = Vec::with_capacity(request.answers.into());
@@ -119,6 +129,7 @@ impl TextGenerator {
             let one = Request {
                 prompt: prompt_tokens.clone(),
                 sampling: self.sampling(request),
+                grammar: grammar.clone(),
                 seed: request.seed,
                 choice,
                 max_tokens: request.max_tokens.max(1) as usize,
@@ -137,7 +148,17 @@ impl TextGenerator {
                 events.event(Event::Progress { done: answers.len() as u64, total });
             }
         }
-        Ok(GeneratedTexts { prompt_tokens, answers, weights: digest(&self.model.weights) })
+        let grammar = grammar.map(|grammar| grammar.record().digest);
+        Ok(GeneratedTexts { prompt_tokens, answers, weights: digest(&self.model.weights), grammar })
+    }
+
+    /// The grammar of the answers, compiled before anything is computed.
+    fn grammar(&self, request: &GenerateRequest) -> Result<Option<Arc<Grammar>>, AppError> {
+        let Some(shape) = &request.shape else { return Ok(None) };
+        let config = &self.model.config;
+        let grammars = Grammars::new(self.tokenizer.clone(), &config.end_tokens, config.vocabulary);
+        let compiled = grammars.compile(&shape.text());
+        Ok(Some(compiled.map_err(|error| RequestError::Other(error.to_string()))?))
     }
 
     fn sampling(&self, request: &GenerateRequest) -> Sampling {
@@ -146,6 +167,7 @@ impl TextGenerator {
             temperature: request.temperature.unwrap_or(own.temperature),
             top_k: request.top_k.map_or(own.top_k, |k| (k > 0).then_some(k as usize)),
             top_p: request.top_p.map_or(own.top_p, |p| p as f32),
+            penalties: request.penalties.unwrap_or(own.penalties),
             ..own.clone()
         }
     }
@@ -205,7 +227,7 @@ mod tests {
     use super::*;
     use crate::Silent;
     use crate::local_models::{NewModel, create_model};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     #[tokio::test]
     async fn an_answer_is_streamed_and_equal_seeds_give_equal_answers() {
@@ -227,5 +249,27 @@ mod tests {
         assert_eq!((several.answers.len(), &several.answers[0]), (3, first));
         let empty = generator.generate(&GenerateRequest::new(""), &models, &Silent, None).await.unwrap_err();
         assert!(empty.to_string().contains("an empty prompt"), "{empty}");
+    }
+
+    #[tokio::test]
+    async fn answers_are_of_the_shape_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let vocabulary = Some(clawhost_model::Vocabulary::Characters("0123456789+=#".to_owned()));
+        create_model(&NewModel { width: 16, context: 32, vocabulary, ..NewModel::new(folder.path()) }).unwrap();
+        let generator = TextGenerator::read(LocalSource::new(folder.path()), &TextHost::InProcess, &Silent).unwrap();
+        let asked = |shape| GenerateRequest { answers: 5, max_tokens: 9, shape, ..GenerateRequest::new("1+1=") };
+        let models = ModelSettings::default();
+        let shape = Some(AnswerShape::Regex("[0-9]{2}[+][0-9]".to_owned()));
+        let found = generator.generate(&asked(shape), &models, &Silent, None).await.unwrap();
+        assert!(found.grammar.is_some());
+        for answer in &found.answers {
+            let [a, b, plus, c] = answer.text.as_bytes() else { panic!("{answer:?}") };
+            assert!([a, b, c].into_iter().all(u8::is_ascii_digit) && *plus == b'+', "{answer:?}");
+            assert_eq!((answer.finish, answer.logprobs_sampled[4]), (Finish::Stop, 0.0), "the end is forced");
+            assert!(answer.logprobs.iter().zip(&answer.logprobs_sampled).all(|(model, sampled)| model < sampled));
+        }
+        let letters = Some(AnswerShape::Choice(vec!["x".to_owned()]));
+        let refused = generator.generate(&asked(letters), &models, &Silent, None).await.unwrap_err();
+        assert_eq!(refused.kind(), crate::ErrorKind::Usage, "{refused}");
     }
 }

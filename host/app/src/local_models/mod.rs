@@ -8,10 +8,13 @@ mod folder;
 mod generate;
 mod tuning;
 
-pub use chat::{Answered, ChatSettings, Conversation, Turn};
+pub use chat::{Answered, ChatSettings, Conversation, Heard, Turn};
 pub use clawhost_learn::policy::LabelledSettings;
-pub use clawhost_model::generate::{Finish, Sampling};
-pub use clawhost_model::{AdapterSettings, Dtype, LocalModelError, ModelConfig, RotaryScaling, Stored, Vocabulary};
+pub use clawhost_model::generate::{Finish, Penalties, Sampling};
+pub use clawhost_model::tokens::TemplateArguments;
+pub use clawhost_model::{
+    AdapterSettings, AnswerShape, Dtype, LocalModelError, ModelConfig, RotaryScaling, Stored, Vocabulary,
+};
 pub use create::{CONTEXT, CreatedModel, HEADS, LAYERS, NewModel, WIDTH, create_model};
 pub use describe::{ModelDescription, describe_model};
 pub use exchange::{Exchanged, Export, export_model, import_model};

@@ -101,6 +101,7 @@ fn request(seed: u64) -> Request {
         prompt: text(20, 3),
         sampling: Sampling { temperature: 0.0, ..Sampling::default() },
         seed,
+        grammar: None,
         choice: 0,
         max_tokens: 24,
         alternatives: 0,

@@ -15,8 +15,9 @@ use crate::network::{Network, Rows, values};
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use clawhost_model::train::{LossError, Sequence, TokenScores};
-use clawhost_model::{LocalModelError, Weight};
+use clawhost_model::{LocalModelError, TokenMask, Weight};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Number of rows of logits in memory at the same time.
 const CHUNK: usize = 4096;
@@ -83,13 +84,16 @@ struct Targets {
     places: Vec<i32>,
     tokens: Vec<i32>,
     scale: Vec<f32>,
+    /// The tokens that were allowed at the position of each target.
+    masks: Vec<Option<Arc<TokenMask>>>,
     /// Number of targets of each sequence.
     counts: Vec<usize>,
 }
 
 impl Targets {
     fn of(sequences: &[&Sequence], rows: &Rows) -> Self {
-        let mut targets = Self { places: Vec::new(), tokens: Vec::new(), scale: Vec::new(), counts: Vec::new() };
+        let mut targets =
+            Self { places: Vec::new(), tokens: Vec::new(), scale: Vec::new(), masks: Vec::new(), counts: Vec::new() };
         for (sequence, place) in sequences.iter().zip(&rows.places) {
             let start = place.row * rows.shape[1] + place.start;
             for (position, token) in sequence.targets() {
@@ -97,6 +101,8 @@ impl Targets {
                 targets.tokens.push(token as i32);
                 targets.scale.push(1.0 / sequence.temperature());
             }
+            targets.masks.extend(sequence.masks().map(|mask| mask.cloned()));
+            targets.masks.resize(targets.tokens.len(), None);
             targets.counts.push(sequence.scored());
         }
         targets
@@ -123,18 +129,38 @@ struct Piece {
     hidden: Tensor<2>,
     tokens: Tensor<2, Int>,
     scale: Tensor<2>,
+    /// Added to logits: much below 0 where a token was not allowed.
+    excluded: Option<Tensor<2>>,
     length: usize,
 }
 
-fn pieces(hidden: &Tensor<2>, targets: &Targets, device: &Device) -> Vec<Piece> {
+/// What is added to the logit of an excluded token: its exponential becomes 0, and unlike infinity it has products with 0.
+const EXCLUDED: f32 = -1e30;
+
+/// Rows of the vocabulary with [`EXCLUDED`] at tokens that are not allowed. `None`: all are, everywhere.
+fn excluded(masks: &[Option<Arc<TokenMask>>], vocabulary: usize, device: &Device) -> Option<Tensor<2>> {
+    masks.iter().any(Option::is_some).then(|| {
+        let mut rows = vec![0.0f32; masks.len() * vocabulary];
+        for (mask, row) in masks.iter().zip(rows.chunks_exact_mut(vocabulary)) {
+            if let Some(mask) = mask {
+                mask.exclude(row, EXCLUDED);
+            }
+        }
+        vector(rows, device).reshape([masks.len(), vocabulary])
+    })
+}
+
+fn pieces(hidden: &Tensor<2>, targets: &Targets, vocabulary: usize, device: &Device) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut start = 0;
-    for (tokens, scale) in targets.tokens.chunks(CHUNK).zip(targets.scale.chunks(CHUNK)) {
+    let masks = targets.masks.chunks(CHUNK);
+    for ((tokens, scale), masks) in targets.tokens.chunks(CHUNK).zip(targets.scale.chunks(CHUNK)).zip(masks) {
         let length = tokens.len();
         pieces.push(Piece {
             hidden: hidden.clone().narrow(0, start, length),
             tokens: indices(tokens, device).reshape([length, 1]),
             scale: vector(scale.to_vec(), device).reshape([length, 1]),
+            excluded: excluded(masks, vocabulary, device),
             length,
         });
         start += length;
@@ -144,7 +170,14 @@ fn pieces(hidden: &Tensor<2>, targets: &Targets, device: &Device) -> Vec<Piece> 
 
 impl Piece {
     fn log_shares(&self, head: &Tensor<2>) -> Tensor<2> {
-        log_softmax(self.hidden.clone().matmul(head.clone()) * self.scale.clone(), 1)
+        let logits = self.hidden.clone().matmul(head.clone()) * self.scale.clone();
+        log_softmax(
+            match &self.excluded {
+                None => logits,
+                Some(excluded) => logits + excluded.clone(),
+            },
+            1,
+        )
     }
 }
 
@@ -161,7 +194,7 @@ pub fn scores(network: &Network, sequences: &[&Sequence]) -> Result<Vec<TokenSco
         return Ok(vec![TokenScores::default(); sequences.len()]);
     }
     let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
-    let (logprobs, entropies) = score(&pieces(&hidden, &targets, &device), &network.head())?;
+    let (logprobs, entropies) = score(&pieces(&hidden, &targets, network.config.vocabulary, &device), &network.head())?;
     Ok(joined(sequences, &targets, &logprobs, &entropies))
 }
 
@@ -217,7 +250,7 @@ pub fn gradients(
     let plain = hidden.clone().inner();
     let outside = plain.device();
     let head = network.head().inner();
-    let pieces = pieces(&plain, &targets, &outside);
+    let pieces = pieces(&plain, &targets, network.config.vocabulary, &outside);
     let (logprobs, entropies) = score(&pieces, &head)?;
     let wanted = loss(&joined(sequences, &targets, &logprobs, &entropies))?;
     let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();

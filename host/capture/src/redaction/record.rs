@@ -116,6 +116,9 @@ impl Redaction {
         for other in &mut response.others {
             is_redacted |= self.logprobs(&mut other.logprobs) | self.message(&mut other.message);
         }
+        // A grammar has the schemas of the request's tools. Without it the tokens could not be learned from.
+        let record = response.tokens.as_mut().and_then(|record| record.grammar.as_mut());
+        is_redacted |= record.is_some_and(|grammar| in_place(self, &mut grammar.text));
         if is_redacted {
             // Token ids have no text by which those of a part could be found.
             response.tokens = None;

@@ -2,7 +2,10 @@ use super::*;
 use crate::exchange::Exchange;
 use crate::testing::{exchange, message, says};
 use crate::{Answer, CaptureKey, Marks};
-use clawhost_core::{Message, ModelResponse, OtherAnswer, Part, Role, TokenLogprob, TokenRecord, ToolCall, ToolSpec};
+use clawhost_core::{
+    Digest, GrammarRecord, Message, ModelResponse, OtherAnswer, Part, Role, TokenLogprob, TokenRecord, ToolCall,
+    ToolSpec,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -207,6 +210,7 @@ fn answered(pieces: &[&str]) -> ModelResponse {
         logprob_sampled: vec![-0.5; pieces.len()],
         temperature: 1.0,
         restricted: false,
+        grammar: None,
     };
     let Answer::Complete(response) = says(&pieces.concat(), &[]) else { panic!("an answer") };
     ModelResponse { tokens: Some(Box::new(record)), logprobs: pieces.iter().map(logprob).collect(), ..*response }
@@ -228,6 +232,20 @@ fn tokens_of_what_is_redacted_go() {
     check(&["it is ", "Fal", "con", "-9", ", I say"], false, &["it is ", ", I say"]);
     check(&["it is Fal", "con-9, I", " say"], false, &[" say"]);
     check(&["Falc", "Falcon-1", "on-1"], false, &[]);
+}
+
+#[test]
+fn tokens_go_where_their_grammar_is_redacted() {
+    let check = |text: &str, tokens: bool| {
+        let mut response = answered(&["it ", "is ", "fine"]);
+        let grammar = GrammarRecord { digest: Digest::of(text.as_bytes()), text: text.into() };
+        response.tokens.as_mut().unwrap().grammar = Some(grammar);
+        let mut exchange = exchange(0, vec![], Answer::Complete(Box::new(response)));
+        all().exchange(&mut exchange, &CaptureKey::new([1; 32]));
+        assert_eq!(exchange.answer.complete().unwrap().tokens.is_some(), tokens, "{text}");
+    };
+    check("start: \"it is fine\"", true);
+    check(&format!("start: \"{KEY}\""), false);
 }
 
 #[test]

@@ -124,9 +124,35 @@ pub(crate) struct GenerateArgs {
     /// Top-k: draw only from this number of most likely tokens; 0: all [default: the model's own]
     #[arg(long, value_name = "K")]
     pub(crate) top_k: Option<u32>,
+    /// Divides the logits of tokens that occurred before, above 0 to 10; 1: none [default: the model's own]
+    #[arg(long, value_name = "P", value_parser = repetition_penalty)]
+    pub(crate) repetition_penalty: Option<f32>,
+    /// Subtracted from the logits of tokens of the answer, -2 to 2 [default: 0]
+    #[arg(long, value_name = "P", value_parser = penalty, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: Option<f32>,
+    /// Subtracted from the logits of tokens of the answer, once for each occurrence, -2 to 2 [default: 0]
+    #[arg(long, value_name = "P", value_parser = penalty, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: Option<f32>,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// A text that ends an answer and is not part of it; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
+}
+
+/// What answers are to be.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct ShapeArgs {
+    /// Answer with JSON of the schema in this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
+    /// Answer with a text that this regular expression matches as a whole
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) regex: Option<String>,
+    /// Answer within the grammar in this file, in the Lark dialect of llguidance
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grammar: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -179,6 +205,13 @@ enum KeptType {
     Int8,
 }
 
+/// An argument of the chat template: JSON, or else a text.
+fn template_argument(text: &str) -> Result<(String, serde_json::Value), String> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
+    let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+    Ok((name.to_owned(), value))
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {
     /// The model's folder
@@ -187,6 +220,9 @@ pub(crate) struct ChatArgs {
     /// The system prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
+    /// An argument of the chat template, for example enable_thinking=false or now=2026-11-29 for its date; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = template_argument)]
+    pub(crate) template_arg: Vec<(String, serde_json::Value)>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
 }
@@ -279,6 +315,15 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn above_zero(text: &str) -> Result<f64, String> {
     within(text, |number| number > 0.0 && number <= 1e6, "a number above 0 and at most 1000000")
+}
+
+fn penalty(text: &str) -> Result<f32, String> {
+    within(text, |number| number.abs() <= 2.0, "a number from -2 to 2").map(|number| number as f32)
+}
+
+fn repetition_penalty(text: &str) -> Result<f32, String> {
+    let is_in = |number| number > 0.0 && number <= 10.0;
+    within(text, is_in, "a number above 0 and at most 10").map(|number| number as f32)
 }
 
 fn held_out(text: &str) -> Result<f64, String> {

@@ -6,11 +6,16 @@ use super::{harmless, notes, settings};
 use crate::context::Context;
 use crate::exit::Exit;
 use anyhow::Context as _;
-use clawhost_app::local_models::{Answered, ChatSettings, Conversation, LocalSource, Turn};
+use clawhost_app::local_models::{Answered, ChatSettings, Conversation, Heard, LocalSource, TemplateArguments, Turn};
 use clawhost_app::{AppError, RequestError};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Reasoning is dimmed.
+const DIM: &str = "\x1b[2m";
+/// Ends it.
+const PLAIN: &str = "\x1b[0m";
 
 /// Lines of standard input, read on a separate thread: reading a terminal blocks.
 fn lines() -> UnboundedReceiver<std::io::Result<String>> {
@@ -47,6 +52,7 @@ fn open(context: &Context, arguments: &ChatArgs, adapter: Option<&Path>) -> anyh
         max_tokens: sampling.max_tokens.unwrap_or(usual.max_tokens),
         temperature: sampling.temperature,
         seed: sampling.seed.unwrap_or(usual.seed),
+        arguments: TemplateArguments::new(arguments.template_arg.iter().cloned().collect())?,
     };
     let models = settings(context, sampling.device)?;
     let source = LocalSource { folder: &arguments.folder, adapter, dtype: sampling.kept.dtype() };
@@ -62,9 +68,9 @@ fn open(context: &Context, arguments: &ChatArgs, adapter: Option<&Path>) -> anyh
 /// Prints the part of an answer that was not streamed.
 fn tell(context: &Context, answer: &Answered) -> anyhow::Result<()> {
     let mut out = crate::terminal::stdout();
-    let Answered { text, rest, finish, usage, left_out } = answer;
+    let Answered { reasoning, text, rest, finish, usage, left_out } = answer;
     if context.json() {
-        let told = serde_json::json!({ "answer": text, "finish": finish, "usage": usage, "left_out": left_out });
+        let told = serde_json::json!({ "answer": text, "reasoning": reasoning, "finish": finish, "usage": usage, "left_out": left_out });
         crate::terminal::json_line(&told)?;
         return Ok(());
     }
@@ -94,12 +100,23 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
         if line.trim().is_empty() {
             continue;
         }
-        let show = move |text: &str| {
-            if is_shown {
+        let mut has_thought = false;
+        let show = |heard: Heard<'_>| match heard {
+            // Only answers are on standard output.
+            Heard::Reasoning(text) if is_shown && terminal => {
+                has_thought = true;
+                let mut notes = crate::terminal::stderr();
+                let _ = write!(notes, "{DIM}{}{PLAIN}", harmless(text)).and_then(|()| notes.flush());
+            }
+            Heard::Text(text) if is_shown => {
+                if std::mem::take(&mut has_thought) {
+                    let _ = writeln!(crate::terminal::stderr(), "\n");
+                }
                 let mut out = crate::terminal::stdout();
                 // If the output is closed, the next write reports it.
                 let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
             }
+            Heard::Reasoning(_) | Heard::Text(_) => {}
         };
         let interrupted = async {
             interrupts.recv().await;

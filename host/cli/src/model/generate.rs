@@ -1,16 +1,22 @@
 //! `clawhost model generate`: completes a text.
 
 use super::adapter::Located;
-use super::args::GenerateArgs;
+use super::args::{GenerateArgs, ShapeArgs};
 use super::{harmless, notes, print_json, settings};
 use crate::context::{Context, texts};
 use crate::exit::Exit;
 use anyhow::Context as _;
 use clawhost_app::local_models::{
-    Finish, GenerateRequest, GeneratedText, GeneratedTexts, LocalSource, TextGenerator, TextSink,
+    AnswerShape, Finish, GenerateRequest, GeneratedText, GeneratedTexts, LocalSource, Penalties, TextGenerator,
+    TextSink,
 };
+use clawhost_app::{AppError, RequestError};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
+use std::path::Path;
+
+/// Largest file of a schema or a grammar in bytes: what a grammar may have.
+const SHAPE_BYTES: u64 = 512 << 10;
 
 /// The prompt from the command line, or else from standard input.
 fn prompt(given: Option<&String>) -> anyhow::Result<String> {
@@ -37,6 +43,36 @@ fn sample(answer: &GeneratedText) -> serde_json::Value {
     })
 }
 
+/// What answers are to be, from files and options.
+fn shape(arguments: &ShapeArgs) -> anyhow::Result<Option<AnswerShape>> {
+    let unusable = |path: &Path, why: String| RequestError::File { path: path.display().to_string(), why };
+    let read = |path: &Path| {
+        clawhost_files::read_text(path, SHAPE_BYTES).map_err(|error| AppError::from(unusable(path, error.to_string())))
+    };
+    Ok(match arguments {
+        ShapeArgs { schema: Some(path), .. } => {
+            let schema = serde_json::from_str(&read(path)?);
+            let schema = schema.map_err(|error| AppError::from(unusable(path, format!("no JSON: {error}"))))?;
+            Some(AnswerShape::Json(schema))
+        }
+        ShapeArgs { regex: Some(pattern), .. } => Some(AnswerShape::Regex(pattern.clone())),
+        ShapeArgs { grammar: Some(path), .. } => Some(AnswerShape::Lark(read(path)?)),
+        _ => None,
+    })
+}
+
+/// The penalties that were given. The others are none, as in the model's own settings but for repetition.
+fn penalties(arguments: &GenerateArgs) -> Option<Penalties> {
+    let GenerateArgs { repetition_penalty, presence_penalty, frequency_penalty, .. } = arguments;
+    [repetition_penalty, presence_penalty, frequency_penalty].into_iter().flatten().next()?;
+    let none = Penalties::default();
+    Some(Penalties {
+        repetition: repetition_penalty.unwrap_or(none.repetition),
+        presence: presence_penalty.unwrap_or(none.presence),
+        frequency: frequency_penalty.unwrap_or(none.frequency),
+    })
+}
+
 pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> anyhow::Result<Exit> {
     let (events, sampling) = (notes(context), &arguments.sampling);
     let adapter = Located::find(context, sampling.adapter.as_deref()).await?;
@@ -49,6 +85,8 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
         temperature: sampling.temperature,
         top_p: arguments.top_p,
         top_k: arguments.top_k,
+        penalties: penalties(arguments),
+        shape: shape(&arguments.shape)?,
         seed: sampling.seed.unwrap_or(usual.seed),
         stop: arguments.stop.clone(),
         ..usual
@@ -59,11 +97,11 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
         generated = generator.generate(&request, &models, &events, stream) => generated?,
         _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
     };
-    let GeneratedTexts { prompt_tokens, answers, weights } = generated;
+    let GeneratedTexts { prompt_tokens, answers, weights, grammar } = generated;
     if context.json() {
         return print_json(&json!({
             "prompt": request.prompt, "prompt_tokens": prompt_tokens,
-            "samples": answers.iter().map(sample).collect::<Vec<_>>(), "weights": weights,
+            "samples": answers.iter().map(sample).collect::<Vec<_>>(), "weights": weights, "grammar": grammar,
         }));
     }
     let mut out = crate::terminal::stdout();

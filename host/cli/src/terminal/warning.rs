@@ -50,7 +50,7 @@ fn text(warning: &Warning) -> String {
             settings.join(", ")
         ),
         Warning::SamplingWhileLearning => {
-            "the model's generation_config.json cuts unlikely tokens off; while it learns it samples from all of them"
+            "the model's generation_config.json cuts unlikely tokens off or penalises repetition; while it learns it samples from all of them"
                 .to_owned()
         }
         Warning::AdapterMerged => {

@@ -1,7 +1,7 @@
 //! Model responses, whole or as a stream of deltas.
 
 use super::{ModelRequest, ResponseFormat, ToolChoice};
-use crate::{Message, Part, TokenRecord, Usage, estimated_tokens};
+use crate::{Message, Part, REASONING, TokenRecord, Usage, estimated_tokens};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
@@ -136,8 +136,17 @@ impl ModelResponse {
         is_missing.contains(&true)
     }
 
-    /// Passes a whole answer on as deltas: text part by part, calls, log-probs, usage.
+    /// The model's reasoning, which is no part of the text.
+    pub fn reasoning(&self) -> Option<&str> {
+        let attribute = self.message.extra.iter().find(|(name, _)| name == REASONING);
+        attribute.map(|(_, text)| text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// Passes a whole answer on as deltas: reasoning, text part by part, calls, log-probs, usage.
     pub fn pass_on(&self, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
+        if let Some(reasoning) = self.reasoning() {
+            sink.delta(ModelDelta::Reasoning(reasoning.to_owned()))?;
+        }
         let mut said = false;
         for part in &self.message.parts {
             if let Part::Text(text) | Part::Json(text) = part {
@@ -202,6 +211,8 @@ pub fn ignored_by(response: &ModelResponse, request: &ModelRequest) -> Vec<Ignor
 /// arguments as an object, the whole answer has compact JSON, while the deltas have the model's spacing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelDelta {
+    /// More of the model's reasoning; never empty. It comes before text and calls, and is no part of the text.
+    Reasoning(String),
     /// More text; never empty.
     Text(String),
     /// A part of a tool call. The first part has its id and name.

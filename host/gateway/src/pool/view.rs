@@ -96,13 +96,19 @@ fn turns(episode: &Episode) -> Vec<Map<String, Value>> {
 /// The tokens of a turn, as far as they are known.
 fn tokens(turn: &Turn, prompt: &mut Vec<u32>, step: &mut Map<String, Value>) {
     if let Some(record) = &turn.tokens {
-        let TokenRecord { version, shared, prompt: rest, tokens, logprob_sampled, .. } = record.as_ref();
+        let TokenRecord { version, shared, prompt: rest, tokens, logprob_sampled, logprob_model, grammar, .. } =
+            record.as_ref();
         prompt.truncate(*shared);
         prompt.extend(rest);
         step.insert("prompt_ids".to_owned(), json!(prompt));
         step.insert("response_ids".to_owned(), json!(tokens));
         step.insert("log_probs".to_owned(), json!(logprob_sampled));
         step.insert("weights_version".to_owned(), (*version).into());
+        if let Some(grammar) = grammar {
+            // The log-probs above are among the tokens that it allowed.
+            step.insert("grammar".to_owned(), json!(grammar));
+            step.insert("log_probs_unmasked".to_owned(), json!(logprob_model));
+        }
         prompt.extend(tokens);
     } else if !turn.logprobs.is_empty() {
         step.insert("token_log_probs".to_owned(), json!(turn.logprobs));

@@ -4,7 +4,7 @@
 //! template that drops reasoning, a shortened conversation), a new sequence starts.
 
 use super::{Recorded, Sampling};
-use clawhost_core::{Digest, Ending, Episode, Message, TaughtToken, Turn, Verdict, standing};
+use clawhost_core::{Digest, Ending, Episode, GrammarRecord, Message, TaughtToken, Turn, Verdict, standing};
 
 /// Consecutive tokens of prompts and replies.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,6 +42,8 @@ pub struct Generated {
     pub version: u64,
     /// Whether sampling was restricted to a subset of the vocabulary (top-p, top-k, a grammar, ...).
     pub restricted: bool,
+    /// The grammar of the answer of each turn. Empty: no answer had one.
+    pub grammars: Vec<Option<GrammarRecord>>,
     /// Whether a limit of turns or tokens ended the episode.
     pub truncated: bool,
     /// What a teacher says of the sampled tokens, one by one. Empty: none was asked.
@@ -86,6 +88,7 @@ impl Generated {
             temperature: first.temperature,
             version: first.version,
             restricted: false,
+            grammars: Vec::new(),
             truncated: matches!(episode.ending, Ending::Truncated(_)) || episode.turns.iter().any(cut),
             taught: Vec::new(),
             unrewarded: false,
@@ -115,9 +118,28 @@ impl Generated {
             generated.turn_ends.push(generated.rollout.len());
             generated.version = generated.version.min(record.version);
             generated.restricted |= record.restricted;
+            generated.grammars.push(record.grammar.clone());
+        }
+        if generated.grammars.iter().all(Option::is_none) {
+            generated.grammars.clear();
         }
         generated.turn_rewards = judged.map(|_| rewards);
         Some(generated)
+    }
+
+    /// Which of the sampled tokens are trained: those that the grammar of their answer did not force. Where one token alone is allowed, its
+    /// log-prob is 0 whatever the weights, and it teaches nothing.
+    fn trained(&self) -> Vec<bool> {
+        let mut trained = vec![true; self.rollout.len()];
+        let mut begin = 0;
+        for (grammar, end) in self.grammars.iter().zip(&self.turn_ends) {
+            if grammar.is_some() {
+                let turn = trained.iter_mut().zip(&self.rollout).take(*end).skip(begin);
+                turn.for_each(|(trained, logprob)| *trained = *logprob != 0.0);
+            }
+            begin = *end;
+        }
+        trained
     }
 
     /// Number of sampled tokens.
@@ -145,7 +167,7 @@ impl Generated {
             sequence: name,
             reward: (!self.unrewarded).then_some(reward),
             rollout: self.rollout.iter().map(|logprob| f64::from(*logprob)).collect(),
-            mask: vec![true; self.rollout.len()],
+            mask: self.trained(),
             turn_ends: self.turn_ends.clone(),
             states: self.states.clone(),
             turn_rewards: self.turn_rewards.clone(),
@@ -177,6 +199,7 @@ mod tests {
                 logprob_sampled: vec![-0.5],
                 temperature: 1.0,
                 restricted: false,
+                grammar: None,
             };
             Turn {
                 observation: vec![Message::text(Role::User, Origin::Environment, *text)],
@@ -242,5 +265,21 @@ mod tests {
         // Recorded, and deciding nothing.
         check(&[(&[0.0, 1.0], 0.0, Outcome), (&[1.0, 0.0], 1.0, Judge)], Some(&[1.0, 0.0]));
         check(&[(&[0.0, 1.0], 0.0, Outcome)], None);
+    }
+
+    #[test]
+    fn tokens_that_a_grammar_forced_are_not_trained() {
+        let mut episode = episode(&["a", "b"]);
+        let grammar = GrammarRecord { digest: Digest::of(b"g"), text: "g".into() };
+        for (turn, grammar) in episode.turns.iter_mut().zip([None, Some(grammar.clone())]) {
+            let record = turn.tokens.as_mut().unwrap();
+            (record.tokens, record.logprob_model) = (vec![2, 3], vec![-0.5, -0.5]);
+            (record.logprob_sampled, record.grammar) = (vec![0.0, -0.25], grammar);
+        }
+        let generated = Generated::of(&episode).unwrap();
+        assert_eq!(generated.grammars, [None, Some(grammar)]);
+        assert_eq!(generated.recorded("e".into(), 1.0, 0).mask, [true, true, false, true]);
+        let plain = self::episode(&["a"]);
+        assert!(Generated::of(&plain).unwrap().grammars.is_empty());
     }
 }

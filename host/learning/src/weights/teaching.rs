@@ -122,6 +122,7 @@ mod tests {
             temperature,
             version: 0,
             restricted: false,
+            grammars: Vec::new(),
             truncated: false,
             taught: Vec::new(),
             unrewarded: false,

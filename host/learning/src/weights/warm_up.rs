@@ -190,6 +190,7 @@ mod tests {
                 temperature: 1.0,
                 version: 0,
                 restricted: false,
+                grammars: Vec::new(),
                 truncated: false,
                 taught: Vec::new(),
                 unrewarded: false,

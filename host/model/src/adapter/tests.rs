@@ -309,6 +309,7 @@ async fn an_adapter_learns_from_rewards() {
                 temperature: 1.0,
                 version: record.version,
                 restricted: false,
+                grammars: Vec::new(),
                 truncated: false,
                 taught: Vec::new(),
                 unrewarded: false,

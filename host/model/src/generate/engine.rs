@@ -13,7 +13,7 @@ use super::prefixes::Prefixes;
 use super::request::{Answer, Finish, Request};
 use super::sampler::{Drawn, Sampler};
 use super::scores::{self, Scored};
-use crate::LocalModelError;
+use crate::{GrammarState, LocalModelError};
 use clawhost_core::Digest;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -172,6 +172,7 @@ struct Running {
     stopped: bool,
     reply: Reply,
     sampler: Sampler,
+    grammar: Option<GrammarState>,
     cache: Memory,
     /// The tokens to compute next: the rest of the prompt, or the last token.
     next: Vec<u32>,
@@ -253,7 +254,8 @@ impl Rounds {
         let cache = cache.unwrap_or_else(|| version.model.memory());
         let reused = cache.tokens().len();
         let next = request.prompt.get(reused..).unwrap_or_default().to_vec();
-        let sampler = Sampler::new(request.sampling.clone(), request.seed, request.choice);
+        let sampler = Sampler::new(request.sampling.clone(), &request.prompt, request.seed, request.choice);
+        let grammar = request.grammar.as_ref().map(|grammar| grammar.begin());
         self.running.push(Running {
             version,
             request,
@@ -261,6 +263,7 @@ impl Rounds {
             stopped: false,
             reply,
             sampler,
+            grammar,
             cache,
             next,
             drawn: Vec::new(),
@@ -343,7 +346,13 @@ impl Rounds {
                     one.scores.extend(scores::scores(logits, tokens, sampling.temperature, *alternatives));
                     drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = is_last);
                 } else if is_last {
-                    let mut token = one.sampler.draw(&logits);
+                    let mut token = match one.draw(&logits) {
+                        Ok(token) => token,
+                        Err(error) => {
+                            failed.insert(place, error);
+                            continue;
+                        }
+                    };
                     token.alternatives = scores::alternatives(&logits, one.request.alternatives);
                     one.next.push(token.token);
                     one.stopped = one.watch.as_mut().is_some_and(|watch| watch(&token).is_break());
@@ -396,6 +405,23 @@ fn again(error: &LocalModelError) -> LocalModelError {
 const WORTH_COPYING: usize = 8;
 
 impl Running {
+    /// Draws the next token, within the grammar.
+    ///
+    /// # Errors
+    /// No token of the vocabulary can follow, or the grammar reaches a limit.
+    fn draw(&mut self, logits: &[f32]) -> Result<Drawn, LocalModelError> {
+        let Some(grammar) = &mut self.grammar else { return Ok(self.sampler.draw(logits, None)) };
+        let mask = grammar.mask()?;
+        if mask.count() == 0 {
+            let after = self.drawn.len();
+            let why = format!("after {after} tokens no token of the model's vocabulary can follow");
+            return Err(LocalModelError::Grammar(why));
+        }
+        let drawn = self.sampler.draw(logits, Some(&mask));
+        grammar.accept(drawn.token)?;
+        Ok(drawn)
+    }
+
     /// Whether it has the prompt of this request, and their keys and values may be shared. Those of a text that is only scored
     /// never are: a request for scores has no partition.
     fn shares(&self, version: &Arc<Version>, request: &Request) -> bool {

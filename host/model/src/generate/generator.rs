@@ -17,6 +17,11 @@ pub trait Generator: std::fmt::Debug + Send + Sync + 'static {
     fn context(&self) -> usize;
     /// Ids of tokens are below it.
     fn vocabulary(&self) -> usize;
+    /// Whether it keeps answers within grammars.
+    fn constrains(&self) -> bool {
+        true
+    }
+
     /// Answers a request. `watch` sees the tokens in order, perhaps not before all are there. Dropping the future cancels it.
     ///
     /// # Errors

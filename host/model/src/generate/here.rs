@@ -26,6 +26,7 @@ impl Engine {
         self.check(&Request {
             prompt: tokens.to_vec(),
             sampling: Sampling { temperature, ..Sampling::default() },
+            grammar: None,
             seed: 0,
             choice: 0,
             max_tokens: 0,

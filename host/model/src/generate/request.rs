@@ -2,7 +2,9 @@
 
 use super::sampler::{Drawn, Sampling};
 use super::scores::Scored;
+use crate::Grammar;
 use clawhost_core::{Digest, Partition};
+use std::sync::Arc;
 
 /// A request for one answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +21,8 @@ pub struct Request {
     pub max_tokens: usize,
     /// Number of most likely tokens that are reported beside each token.
     pub alternatives: usize,
+    /// The grammar of the answer.
+    pub grammar: Option<Arc<Grammar>>,
     /// Tokens that end the answer. The ending token is part of it.
     pub end: Vec<u32>,
     /// With whose requests it shares keys and values. It changes no answer.

@@ -1,10 +1,12 @@
 //! From logits to a token.
 //!
-//! A token is drawn from the distribution after bias, temperature, top-k, top-p and min-p, with a generator per
-//! request: a draw depends only on the request's seed and on the number of tokens before it. Two log-probs are
-//! recorded: of the model (temperature 1, no restriction) and of the distribution that was drawn from. Training
+//! A token is drawn from the distribution after bias, penalties, the mask of a grammar, temperature, top-k, top-p and min-p, in this order,
+//! with a generator per request: a draw depends only on the request's seed and on the tokens before it. Two log-probs are
+//! recorded: of the model (temperature 1, nothing changed) and of the distribution that was drawn from. Training
 //! computes its ratios with the second.
 
+use super::penalties::{Occurred, Penalties};
+use crate::TokenMask;
 use clawhost_core::derive_seed;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -22,11 +24,20 @@ pub struct Sampling {
     pub min_p: f32,
     /// Added to the logits of single tokens.
     pub bias: Vec<(u32, f32)>,
+    /// Make tokens that occurred before less likely.
+    pub penalties: Penalties,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: None, top_p: 1.0, min_p: 0.0, bias: Vec::new() }
+        Self {
+            temperature: 1.0,
+            top_k: None,
+            top_p: 1.0,
+            min_p: 0.0,
+            bias: Vec::new(),
+            penalties: Penalties::default(),
+        }
     }
 }
 
@@ -34,6 +45,11 @@ impl Sampling {
     /// Whether it excludes tokens, so that a ratio of probabilities depends on which.
     pub fn restricts(&self) -> bool {
         self.top_k.is_some() || self.top_p < 1.0 || self.min_p > 0.0
+    }
+
+    /// Whether training computes the distribution that was drawn from again: the temperature, and the mask of a grammar, alone.
+    pub fn is_trainable(&self) -> bool {
+        !self.restricts() && self.bias.is_empty() && self.penalties.are_none()
     }
 }
 
@@ -63,22 +79,37 @@ pub(crate) fn log_sum_exp(logits: impl Iterator<Item = f64> + Clone) -> f64 {
 pub struct Sampler {
     sampling: Sampling,
     random: ChaCha8Rng,
+    occurred: Occurred,
 }
 
 impl Sampler {
-    /// A sampler for a request with this seed. `choice` distinguishes several answers to one request.
-    pub fn new(sampling: Sampling, seed: u64, choice: u64) -> Self {
-        Self { sampling, random: ChaCha8Rng::seed_from_u64(derive_seed(seed, "sample", choice)) }
+    /// A sampler for a request with this prompt and seed. `choice` distinguishes several answers to one request.
+    pub fn new(sampling: Sampling, prompt: &[u32], seed: u64, choice: u64) -> Self {
+        // Without penalties nothing depends on them.
+        let occurred = if sampling.penalties.are_none() { Occurred::default() } else { Occurred::in_prompt(prompt) };
+        Self { sampling, random: ChaCha8Rng::seed_from_u64(derive_seed(seed, "sample", choice)), occurred }
     }
 
-    /// Draws the next token. Every draw takes one number from the generator.
-    pub fn draw(&mut self, logits: &[f32]) -> Drawn {
+    /// Draws the next token, of those that the mask allows. Every draw takes one number from the generator.
+    pub fn draw(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Drawn {
+        let drawn = self.drawn(logits, mask);
+        if !self.sampling.penalties.are_none() {
+            self.occurred.note(drawn.token);
+        }
+        drawn
+    }
+
+    fn drawn(&mut self, logits: &[f32], mask: Option<&TokenMask>) -> Drawn {
         let uniform = ((self.random.next_u64() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         let model_sum = log_sum_exp(logits.iter().map(|logit| f64::from(*logit)));
         let logprob_model = |token: u32| {
             logits.get(token as usize).map_or(f32::NEG_INFINITY, |logit| (f64::from(*logit) - model_sum) as f32)
         };
-        let biased = self.biased(logits);
+        let mut biased = self.biased(logits);
+        self.occurred.penalise(&self.sampling.penalties, &mut biased);
+        if let Some(mask) = mask {
+            mask.exclude(&mut biased, f64::NEG_INFINITY);
+        }
         if self.sampling.temperature <= 0.0 {
             let token = most_likely(&biased);
             let logprob_model = logprob_model(token);
@@ -158,15 +189,15 @@ mod tests {
     use super::*;
 
     fn draw(sampling: Sampling, logits: &[f32], seed: u64) -> Drawn {
-        Sampler::new(sampling, seed, 0).draw(logits)
+        Sampler::new(sampling, &[], seed, 0).draw(logits, None)
     }
 
     #[test]
     fn tokens_are_drawn_with_their_probabilities() {
         let logits = [0.0f32, 1.0, 2.0, -1.0];
-        let mut sampler = Sampler::new(Sampling::default(), 7, 0);
+        let mut sampler = Sampler::new(Sampling::default(), &[], 7, 0);
         let mut counts = [0.0f64; 4];
-        (0..20_000).for_each(|_| counts[sampler.draw(&logits).token as usize] += 1.0 / 20_000.0);
+        (0..20_000).for_each(|_| counts[sampler.draw(&logits, None).token as usize] += 1.0 / 20_000.0);
         let sum: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
         for (count, logit) in counts.iter().zip(logits) {
             assert!((count - f64::from(logit).exp() / sum).abs() < 0.012, "{counts:?}");
@@ -213,11 +244,41 @@ mod tests {
         let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
         assert_eq!(draw(greedy, &[1.0, 3.0, 3.0], 1).token, 1);
         let row = |seed, choice| {
-            let mut sampler = Sampler::new(Sampling::default(), seed, choice);
-            (0..20).map(|_| sampler.draw(&[0.0; 8]).token).collect::<Vec<_>>()
+            let mut sampler = Sampler::new(Sampling::default(), &[], seed, choice);
+            (0..20).map(|_| sampler.draw(&[0.0; 8], None).token).collect::<Vec<_>>()
         };
         assert_eq!(row(1, 0), row(1, 0));
         assert_ne!(row(1, 0), row(1, 1));
         assert_ne!(row(1, 0), row(2, 0));
+    }
+    #[test]
+    fn a_mask_excludes_tokens_and_the_models_own_log_prob_stays() {
+        let logits = [0.0f32, 2.0, 1.0, 2.0];
+        let mask = TokenMask::of(4, &[0, 2]);
+        let mut sampler = Sampler::new(Sampling::default(), &[], 1, 0);
+        let all: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+        for _ in 0..50 {
+            let drawn = sampler.draw(&logits, Some(&mask));
+            let own = f64::from(logits[drawn.token as usize]);
+            assert!([0, 2].contains(&drawn.token), "{drawn:?}");
+            assert!((f64::from(drawn.logprob_model) - (own - all.ln())).abs() < 1e-6);
+            assert!((f64::from(drawn.logprob_sampled) - (own - (1.0 + 1.0f64.exp()).ln())).abs() < 1e-6);
+        }
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        assert_eq!(Sampler::new(greedy, &[], 1, 0).draw(&logits, Some(&mask)).token, 2);
+    }
+
+    #[test]
+    fn penalties_follow_the_prompt_and_the_answer() {
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        let row = |penalties: Penalties, prompt: &[u32]| {
+            let mut sampler = Sampler::new(Sampling { penalties, ..greedy.clone() }, prompt, 1, 0);
+            (0..4).map(|_| sampler.draw(&[3.0, 2.5, 1.0], None).token).collect::<Vec<_>>()
+        };
+        let none = Penalties::default();
+        assert_eq!(row(none, &[0]), [0, 0, 0, 0]);
+        assert_eq!(row(Penalties { presence: 1.0, ..none }, &[0]), [0, 1, 0, 0]);
+        assert_eq!(row(Penalties { frequency: 1.0, ..none }, &[0]), [0, 1, 0, 1]);
+        assert_eq!(row(Penalties { repetition: 4.0, ..none }, &[0]), [1, 2, 0, 0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::LocalModelError;
 use crate::tokens::{IncrementalText, Tokenizer};
+use std::collections::BTreeMap;
 
 /// Watches the text of one answer: returns the part that may be shown, and whether the answer has ended.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ impl StopTexts {
     pub fn new(tokenizer: Tokenizer, stop: &[String], end: Vec<u32>) -> Self {
         let stop = stop.iter().filter(|text| !text.is_empty()).cloned().collect();
         Self { text: IncrementalText::new(tokenizer), stop, end, shown: 0, over: false }
+    }
+
+    /// Shows these control tokens, which have no text otherwise.
+    pub fn showing(self, marks: BTreeMap<u32, String>) -> Self {
+        Self { text: self.text.showing(marks), ..self }
     }
 
     /// Adds a token. Text that may be the beginning of a stop text is held back until that is decided.

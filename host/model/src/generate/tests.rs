@@ -21,6 +21,7 @@ fn request(seed: u64, length: u32) -> Request {
         choice: 0,
         max_tokens: 24,
         alternatives: 0,
+        grammar: None,
         end: vec![60],
         partition: Partition::OWN,
     }

@@ -4,7 +4,9 @@ use super::*;
 use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule};
 use crate::{Learned, LearningSettings, LocalModel, ModelFolder, TinyModel, TokenCalls};
-use clawhost_core::{EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId, TaughtToken, Teacher as _};
+use clawhost_core::{
+    EpisodeId, Llm as _, Message, ModelRequest, Origin, Role, StateId, TaughtToken, Teacher as _, UnknownFields,
+};
 use clawhost_learn::policy::{Credit, GeneratedSequence, TruncatedImportance, TurnCredit, Updates};
 use clawhost_learn::{Applied, CheckpointKind, Group, LayerOutcome, Member, Removed, learn};
 use std::num::NonZeroU32;
@@ -35,6 +37,11 @@ fn opened(change: impl FnOnce(&mut PolicyGradient)) -> (Arc<LocalModel>, Weights
 
 /// Answers of the model to one question. Every second one has a reward.
 async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
+    played_within(model, None, change).await
+}
+
+/// The same, within a regular expression.
+async fn played_within(model: &LocalModel, pattern: Option<&str>, change: impl Fn(&mut Generated)) -> Batch {
     let mut members = Vec::new();
     for number in 0..TRIES {
         let request = ModelRequest {
@@ -44,6 +51,10 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
             max_tokens: 6,
             stop: Vec::new(),
             seed: Some(number),
+            unknown: pattern.map(|pattern| UnknownFields {
+                dialect: "openai".into(),
+                fields: serde_json::Map::from_iter([("guided_regex".to_owned(), pattern.into())]),
+            }),
             ..ModelRequest::default()
         };
         let record = *model.complete(&request).await.unwrap().tokens.unwrap();
@@ -57,6 +68,7 @@ async fn played(model: &LocalModel, change: impl Fn(&mut Generated)) -> Batch {
             temperature: record.temperature,
             version: record.version,
             restricted: record.restricted,
+            grammars: record.grammar.map(Some).into_iter().collect(),
             truncated: false,
             taught: Vec::new(),
             unrewarded: false,
@@ -402,6 +414,41 @@ async fn answers_from_an_unknown_distribution_are_refused_with_a_count() {
     let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
     assert!(cut > 0 && cut < TRIES as usize, "{cut}");
     assert_eq!(found["dropped_unknown_distribution"], cut as f64);
+}
+
+#[tokio::test]
+async fn answers_within_a_grammar_are_learned_among_the_tokens_that_it_allowed() {
+    let pattern = Some("[0-9]{2}[+][0-9]");
+    let (model, mut layer) = opened(|_| {});
+    let batch = played_within(&model, pattern, |_| {}).await;
+    let members = &batch.groups[0].members;
+    let generated: Vec<&Generated> = members.iter().map(|one| &**one.generated.as_ref().unwrap()).collect();
+    assert!(generated.iter().all(|one| !one.restricted && one.rollout.len() == 5), "{generated:?}");
+    // The plus and the end are forced.
+    assert!(generated.iter().all(|one| (one.rollout[2], one.rollout[4]) == (0.0, 0.0)), "{generated:?}");
+    let before = Layer::digest(&layer);
+    let found = metrics(&learn(&mut [&mut layer], &batch).unwrap());
+    assert!(found["logprob_mismatch_max"] < 1e-4, "{found:?}");
+    assert_ne!(Layer::digest(&layer), before);
+
+    // Without the masks the same answers have other log-probs, which are refused.
+    let refused = |(model, mut layer): (Arc<LocalModel>, WeightsLayer), forgets: bool| async move {
+        let batch = played_within(&model, pattern, |generated| {
+            if forgets {
+                generated.grammars.clear();
+            }
+        });
+        if !forgets {
+            layer.grammars = None;
+        }
+        let applied = learn(&mut [&mut layer], &batch.await).unwrap();
+        let LayerOutcome::LeftOut(why) = &applied.outcomes[0] else { panic!("{:?}", applied.outcomes) };
+        why.to_string()
+    };
+    let why = refused(opened(|_| {}), true).await;
+    assert!(why.contains("log-prob"), "{why}");
+    let why = refused(opened(|_| {}), false).await;
+    assert!(why.contains("masks cannot be computed again"), "{why}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use super::Tokenizer;
 use crate::LocalModelError;
+use std::collections::BTreeMap;
 
 /// The text of an answer that grows token by token.
 #[derive(Debug, Clone)]
@@ -15,12 +16,19 @@ pub struct IncrementalText {
     /// Tokens whose text was returned.
     shown: usize,
     text: String,
+    /// Control tokens that are shown, with their texts.
+    marks: BTreeMap<u32, String>,
 }
 
 impl IncrementalText {
     /// For a new answer.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, tokens: Vec::new(), anchor: 0, shown: 0, text: String::new() }
+        Self { tokenizer, tokens: Vec::new(), anchor: 0, shown: 0, text: String::new(), marks: BTreeMap::new() }
+    }
+
+    /// Shows these control tokens.
+    pub fn showing(self, marks: BTreeMap<u32, String>) -> Self {
+        Self { marks, ..self }
     }
 
     /// Adds a token, and returns the text that it completes. Special tokens have none.
@@ -28,6 +36,13 @@ impl IncrementalText {
     /// # Errors
     /// The tokenizer cannot decode its own tokens.
     pub fn push(&mut self, token: u32) -> Result<&str, LocalModelError> {
+        if let Some(mark) = self.marks.get(&token) {
+            // It has no part of a character, so what follows begins anew.
+            let start = self.text.len();
+            self.text.push_str(mark);
+            (self.tokens, self.anchor, self.shown) = (Vec::new(), 0, 0);
+            return Ok(self.text.get(start..).unwrap_or_default());
+        }
         self.tokens.push(token);
         let parts = [self.tokens.get(self.anchor..self.shown), self.tokens.get(self.anchor..)];
         let [before, now] = self.tokenizer.decode_all(parts.map(Option::unwrap_or_default), true)?;

@@ -3,6 +3,7 @@
 use super::growth;
 use super::jinja::{Jinja, Unrendered};
 use super::order::{Ask, Facts, Sources, Told};
+use super::token_bytes::{TokenBytes, token_bytes};
 use clawhost_core::escaped;
 
 /// Characters of a text in an error message.
@@ -58,8 +59,9 @@ impl Library {
             Ask::Token(text) => {
                 tokenizer().map_or_else(Told::Tokenizer, |library| Told::Token(library.token_to_id(text)))
             }
-            Ask::Render { messages, tools } => match &self.template {
-                Some(template) => match template.render(messages, tools) {
+            Ask::Vocabulary => tokenizer().and_then(vocabulary).map_or_else(Told::Tokenizer, Told::Vocabulary),
+            Ask::Render { messages, tools, arguments } => match &self.template {
+                Some(template) => match template.render(messages, tools, arguments) {
                     Ok(text) => Told::Text(text),
                     Err(Unrendered::Refused(why)) => Told::Template(why),
                     Err(Unrendered::Limit(what)) => Told::Limit(what),
@@ -77,6 +79,13 @@ fn read(text: &str) -> Result<tokenizers::Tokenizer, String> {
     library.with_truncation(None).map_err(|error| error.to_string())?;
     library.with_padding(None);
     Ok(library)
+}
+
+fn vocabulary(library: &tokenizers::Tokenizer) -> Result<Vec<TokenBytes>, String> {
+    let decoder = serde_json::to_value(library.get_decoder()).map_err(|error| error.to_string())?;
+    let added = library.get_added_tokens_decoder();
+    let added = added.into_iter().map(|(number, token)| (number, (token.content, token.special))).collect();
+    token_bytes(&decoder, library.get_vocab(false), &added)
 }
 
 fn facts(library: &tokenizers::Tokenizer) -> Facts {

@@ -1,5 +1,6 @@
 //! What the interpreting process is asked and answers, one line of JSON each.
 
+use super::{TemplateArguments, TokenBytes};
 use clawhost_core::{Message, ToolSpec};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -33,9 +34,12 @@ pub(super) enum Ask<'a> {
         without_special: bool,
     },
     Token(Cow<'a, str>),
+    /// The bytes of all tokens.
+    Vocabulary,
     Render {
         messages: Cow<'a, [Message]>,
         tools: Cow<'a, [ToolSpec]>,
+        arguments: Cow<'a, TemplateArguments>,
     },
 }
 
@@ -56,6 +60,7 @@ pub(super) enum Told {
     Tokens(Vec<u32>),
     Texts(Vec<String>),
     Token(Option<u32>),
+    Vocabulary(Vec<TokenBytes>),
     Text(String),
     Tokenizer(String),
     Template(String),

@@ -4,12 +4,12 @@ use super::limits::{LOAD_SECONDS, MEMORY_BYTES, MOST_LIMITS, REPLY_BYTES, REQUES
 use super::order::{Ask, Facts, Sources, Told};
 use super::serve::PANICKED;
 use crate::LocalModelError;
+use crate::blocking::in_place;
 use clawhost_child::{ChildProgram, How, how_it_ended};
 use std::borrow::Cow;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, PoisonError};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The texts of a model folder in a process of their own.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ fn subject(ask: &Ask<'_>) -> &'static str {
     match ask {
         Ask::Load(_) => "reading the tokenizer and the chat template",
         Ask::Render { .. } => "the chat template",
-        Ask::Encode { .. } | Ask::Decode { .. } | Ask::Token(_) => "the tokenizer",
+        Ask::Encode { .. } | Ask::Decode { .. } | Ask::Token(_) | Ask::Vocabulary => "the tokenizer",
     }
 }
 
@@ -77,12 +77,7 @@ impl TextProcess {
     /// # Errors
     /// The answer takes more than the limits, or the process cannot be started.
     pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<Told, LocalModelError> {
-        let multithreaded = |handle: Handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread;
-        match Handle::try_current().is_ok_and(multithreaded) {
-            // Other tasks go on meanwhile.
-            true => tokio::task::block_in_place(|| self.ask_now(ask)),
-            false => self.ask_now(ask),
-        }
+        in_place(|| self.ask_now(ask))
     }
 
     fn ask_now(&self, ask: &Ask<'_>) -> Result<Told, LocalModelError> {

@@ -1,11 +1,14 @@
 //! The chat template of a model.
 
+use super::TemplateArguments;
 use super::jinja::Inert;
 use super::order::{Ask, Told};
 use super::process::refused;
 use super::texts::Interpreter;
 use crate::LocalModelError;
+use crate::answers::AnswerFormat;
 use clawhost_core::{Message, Origin, Role, ToolSpec};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A template for conversations.
@@ -13,20 +16,27 @@ use std::sync::Arc;
 pub struct ChatTemplate {
     interpreter: Arc<Interpreter>,
     control: Arc<[String]>,
+    answers: AnswerFormat,
 }
 
 impl ChatTemplate {
     /// The template of these texts, and the control words of their tokenizer.
-    pub(super) fn of(interpreter: Arc<Interpreter>, control: Vec<String>) -> Self {
-        Self { interpreter, control: control.into() }
+    pub(super) fn of(interpreter: Arc<Interpreter>, control: Vec<String>, answers: AnswerFormat) -> Self {
+        Self { interpreter, control: control.into(), answers }
+    }
+
+    /// How the models of its family write answers.
+    pub(crate) fn answers(&self) -> &AnswerFormat {
+        &self.answers
     }
 
     /// Whether it omits system messages: a system prompt or a playbook would have no effect.
     pub fn ignores_system_prompt(&self) -> bool {
         let said = |role, text| Message::text(role, Origin::User, text);
+        let none = TemplateArguments::default();
         let [without, with] = [
-            self.render(&[said(Role::User, "1")], &[]),
-            self.render(&[said(Role::System, "1"), said(Role::User, "1")], &[]),
+            self.render(&[said(Role::User, "1")], &[], &none),
+            self.render(&[said(Role::System, "1"), said(Role::User, "1")], &[], &none),
         ];
         matches!((without, with), (Ok(without), Ok(with)) if without == with)
     }
@@ -40,8 +50,14 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// The template refuses the conversation, or reaches a limit.
-    pub fn render(&self, messages: &[Message], tools: &[ToolSpec]) -> Result<String, LocalModelError> {
-        match self.interpreter.ask(&Ask::Render { messages: messages.into(), tools: tools.into() })? {
+    pub fn render(
+        &self,
+        messages: &[Message],
+        tools: &[ToolSpec],
+        arguments: &TemplateArguments,
+    ) -> Result<String, LocalModelError> {
+        let ask = Ask::Render { messages: messages.into(), tools: tools.into(), arguments: Cow::Borrowed(arguments) };
+        match self.interpreter.ask(&ask)? {
             Told::Text(text) => Ok(text),
             other => Err(refused(other)),
         }

@@ -5,8 +5,9 @@ use super::library::Library;
 use super::limits::TEMPLATE_BYTES;
 use super::order::{Ask, Facts, Sources, Told};
 use super::process::{TextProcess, refused};
-use super::{ChatTemplate, Tokenizer, alphabet};
+use super::{ChatTemplate, TemplateArguments, Tokenizer, alphabet};
 use crate::LocalModelError;
+use crate::answers::AnswerFormat;
 use clawhost_child::ChildProgram;
 use clawhost_core::{Message, Origin, Role};
 use std::collections::BTreeMap;
@@ -69,6 +70,19 @@ pub struct TextFiles<'a> {
     pub words: &'a BTreeMap<String, String>,
 }
 
+/// Longest control word that is looked for, in bytes. Known ones have up to 30.
+const CONTROL_BYTES: usize = 64;
+
+/// The words of a text that look like control tokens: `<|im_start|>`, for example.
+fn control_like(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("<|").filter_map(|(begin, _)| {
+        let word = text.get(begin..)?;
+        let end = word.get(2..)?.find("|>")? + 4;
+        let word = word.get(..end).filter(|word| word.len() <= CONTROL_BYTES)?;
+        word.bytes().all(|byte| byte.is_ascii_graphic()).then_some(word)
+    })
+}
+
 /// A tokenizer, and the chat template that was made for it.
 #[derive(Debug, Clone)]
 pub struct Texts {
@@ -114,7 +128,10 @@ impl Texts {
                 Some(characters) => Tokenizer::of_alphabet(characters),
                 None => Tokenizer::of(interpreter.clone()),
             },
-            template: files.template.map(|_| ChatTemplate::of(interpreter, control)),
+            template: files.template.map(|source| {
+                let format = AnswerFormat::of_template(&[source, files.tool_template.unwrap_or_default()].concat());
+                ChatTemplate::of(interpreter, control, format)
+            }),
         })
     }
 
@@ -125,11 +142,44 @@ impl Texts {
     pub fn probe(&self) -> Result<(), LocalModelError> {
         let Some(template) = &self.template else { return Ok(()) };
         let said = |role| Message::text(role, Origin::Host, "1");
-        let text = template.render(&[said(Role::User), said(Role::Assistant), said(Role::User)], &[])?;
+        let text = template.render(
+            &[said(Role::User), said(Role::Assistant), said(Role::User)],
+            &[],
+            &TemplateArguments::default(),
+        )?;
+        for word in control_like(&text) {
+            if self.tokenizer.token(word)?.is_none() {
+                return Err(LocalModelError::Template(format!(
+                    "it writes {word}, which is no token of tokenizer.json; does it belong to another family of models?"
+                )));
+            }
+        }
         match self.tokenizer.encode(&text) {
             // An alphabet may lack the character.
             Err(LocalModelError::Alphabet { .. }) => Ok(()),
             encoded => self.tokenizer.decode(&encoded?, false).map(|_| ()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_of_another_family_is_refused_by_the_word_that_is_no_token() {
+        let tokenizer_json = include_str!("../../../../tests/transformers/reference/llama/tokenizer.json");
+        let check = |template: &str, expect: Option<&str>| {
+            let (tool_template, words) = (None, &BTreeMap::new());
+            let files = TextFiles { tokenizer_json, template: Some(template), tool_template, words };
+            let found = Texts::open(&files, &[], &TextHost::InProcess).unwrap().probe();
+            let word = |error: LocalModelError| error.to_string().split(' ').nth(4).map(|word| word.replace(',', ""));
+            assert_eq!(found.err().and_then(word).as_deref(), expect, "{template}");
+        };
+        check("{% for m in messages %}<|start_header_id|>{{ m.role }}<|eot_id|>{% endfor %}", None);
+        check("{% for m in messages %}<|im_start|>{{ m.role }}<|eot_id|>{% endfor %}", Some("<|im_start|>"));
+        // What a conversation does not have does not matter.
+        check("{% if tools %}<|python_tag|>{% endif %}<|eot_id|>", None);
+        check("a <| b |> c <|", None);
     }
 }

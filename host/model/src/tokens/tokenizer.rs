@@ -1,5 +1,6 @@
 //! Text to tokens and back.
 
+use super::TokenBytes;
 use super::order::{Ask, Told};
 use super::process::refused;
 use super::texts::Interpreter;
@@ -124,6 +125,22 @@ impl Tokenizer {
             }
             Kind::Library(library) => match library.ask(&Ask::Token(Cow::Borrowed(text)))? {
                 Told::Token(token) => Ok(token),
+                other => Err(refused(other)),
+            },
+        }
+    }
+
+    /// What each token stands for, in order of their numbers.
+    ///
+    /// # Errors
+    /// Tokens have no bytes of their own, or the tokenizer reaches a limit.
+    pub fn vocabulary(&self) -> Result<Vec<TokenBytes>, LocalModelError> {
+        match &self.0 {
+            Kind::Alphabet { characters, .. } => {
+                Ok(characters.iter().map(|one| TokenBytes::Text(one.to_string().into_bytes())).collect())
+            }
+            Kind::Library(library) => match library.ask(&Ask::Vocabulary)? {
+                Told::Vocabulary(tokens) => Ok(tokens),
                 other => Err(refused(other)),
             },
         }

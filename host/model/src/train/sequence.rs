@@ -1,7 +1,8 @@
 //! A sequence for training: the exact tokens that were generated, with their sampling temperature.
 
 use super::TokenScores;
-use crate::LocalModelError;
+use crate::{LocalModelError, TokenMask};
+use std::sync::Arc;
 
 /// One sequence. Tokens of the policy are *trained*. Prompts and tool results are context only.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +14,8 @@ pub struct Sequence {
     temperature: f32,
     /// For each trained token, other tokens whose log-probs at its position are wanted, too. Empty: none are.
     beside: Vec<Vec<u32>>,
+    /// For each trained token, the tokens that the grammar of its answer allowed at its position. Empty: there was none.
+    masks: Vec<Option<Arc<TokenMask>>>,
 }
 
 impl Sequence {
@@ -32,7 +35,7 @@ impl Sequence {
             return refuse(format!("a temperature of {temperature}; ratios need one above 0"));
         }
         let trained = mask.iter().enumerate().filter(|(_, trained)| **trained).map(|(place, _)| place).collect();
-        Ok(Self { tokens, trained, temperature, beside: Vec::new() })
+        Ok(Self { tokens, trained, temperature, beside: Vec::new(), masks: Vec::new() })
     }
 
     /// The same sequence, with other tokens at the position of each trained token. Their log-probs are scores and have gradients like
@@ -46,6 +49,26 @@ impl Sequence {
             return Err(LocalModelError::Samples(why));
         }
         Ok(Self { beside, ..self })
+    }
+
+    /// The same sequence, with the tokens that a grammar allowed at the position of each trained token. Log-probs are then among these.
+    ///
+    /// # Errors
+    /// There is not one entry for each trained token.
+    pub fn with_masks(self, masks: Vec<Option<Arc<TokenMask>>>) -> Result<Self, LocalModelError> {
+        if !masks.is_empty() && masks.len() != self.trained.len() {
+            let why = format!("{} trained tokens and {} masks", self.trained.len(), masks.len());
+            return Err(LocalModelError::Samples(why));
+        }
+        Ok(Self { masks, ..self })
+    }
+
+    /// The mask of each target, in order. None at all: there is no grammar.
+    pub fn masks(&self) -> impl Iterator<Item = Option<&Arc<TokenMask>>> + '_ {
+        self.masks.iter().enumerate().flat_map(|(number, mask)| {
+            let beside = self.beside.get(number).map_or(0, Vec::len);
+            std::iter::repeat_n(mask.as_ref(), 1 + beside)
+        })
     }
 
     /// The scored tokens in order, with the position of each: every trained token, followed by the tokens beside it.
@@ -109,5 +132,17 @@ mod tests {
         let scores = both.token_scores([(-1.0, 0.1), (-2.0, 0.2), (-3.0, 0.3), (-4.0, 0.4)]);
         assert_eq!((scores.logprobs, scores.entropies), (vec![-1.0, -4.0], vec![0.1, 0.4]));
         assert_eq!(scores.beside, [vec![-2.0, -3.0], vec![]]);
+    }
+
+    #[test]
+    fn every_target_has_the_mask_of_its_position() {
+        let mask = [false, true, false, true];
+        let allowed = Arc::new(TokenMask::of(9, &[1, 6]));
+        let plain = Sequence::new(vec![5, 6, 7, 8], &mask, 1.0).unwrap();
+        assert_eq!(plain.masks().count(), 0);
+        assert!(plain.clone().with_masks(vec![None]).is_err());
+        let both = plain.with_beside(vec![vec![1], vec![]]).unwrap().with_masks(vec![Some(allowed), None]).unwrap();
+        let found: Vec<bool> = both.masks().map(|mask| mask.is_some()).collect();
+        assert_eq!((found, both.targets().count()), (vec![true, true, false], 3));
     }
 }

@@ -3,7 +3,7 @@
 use super::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::cpu::tests::config;
 use crate::cpu::{CpuModel, Work};
-use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig, digest, initial};
+use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig, TokenMask, digest, initial};
 use std::sync::Arc;
 
 fn sequences() -> Vec<Sequence> {
@@ -15,6 +15,20 @@ fn sequences() -> Vec<Sequence> {
             Sequence::new(tokens, &mask, if number % 2 == 0 { 1.0 } else { 0.7 }).unwrap()
         })
         .collect()
+}
+
+/// The same, where grammars allowed a third of the tokens in some places of every second one.
+fn masked() -> Vec<Sequence> {
+    let mask = |sequence: &Sequence, place: usize| {
+        let own = sequence.tokens()[place];
+        let allowed: Vec<u32> = (0..61).filter(|token| token % 3 == own % 3).collect();
+        place.is_multiple_of(2).then(|| Arc::new(TokenMask::of(61, &allowed)))
+    };
+    let one = |(number, sequence): (usize, Sequence)| {
+        let masks = sequence.trained().iter().map(|place| mask(&sequence, *place)).collect();
+        if number % 2 == 0 { sequence.with_masks(masks).unwrap() } else { sequence }
+    };
+    sequences().into_iter().enumerate().map(one).collect()
 }
 
 fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder, rule: Rule) -> Trainer {
@@ -99,7 +113,7 @@ fn tokens_beside_a_trained_one_have_its_scores_and_gradients() {
 #[test]
 fn scores_equal_those_of_the_full_logits() {
     let (config, host) = small();
-    let sequences = sequences();
+    let sequences = [sequences(), masked()].concat();
     let trainer = trainer(&config, &host, Rule::Muon);
     let scores = trainer.scores(&sequences.iter().collect::<Vec<_>>()).unwrap();
     let model = CpuModel::new(config.clone(), &host);
@@ -108,14 +122,18 @@ fn scores_equal_those_of_the_full_logits() {
         let mut work = [Work { cache: &mut cache, tokens: sequence.tokens(), logits: Vec::new(), every: true }];
         model.forward(&mut work);
         let [Work { logits, .. }] = work;
-        for (place, (logprob, entropy)) in sequence.trained().iter().zip(scores.logprobs.iter().zip(&scores.entropies))
+        let masks = sequence.masks().map(|mask| mask.cloned()).chain(std::iter::repeat(None));
+        for ((place, mask), (logprob, entropy)) in
+            sequence.trained().iter().zip(masks).zip(scores.logprobs.iter().zip(&scores.entropies))
         {
-            let row: Vec<f64> = logits[(place - 1) * 61..place * 61]
+            let all: Vec<f64> = logits[(place - 1) * 61..place * 61]
                 .iter()
                 .map(|logit| f64::from(*logit) / f64::from(sequence.temperature()))
                 .collect();
+            let allowed = |token: u32| mask.as_ref().is_none_or(|mask| mask.allows(token));
+            let row: Vec<f64> = (0..61).filter(|token| allowed(*token)).map(|token| all[token as usize]).collect();
             let sum = row.iter().map(|logit| logit.exp()).sum::<f64>().ln();
-            let right = row[sequence.tokens()[*place] as usize] - sum;
+            let right = all[sequence.tokens()[*place] as usize] - sum;
             assert!((right - logprob).abs() < 1e-5, "{right} {logprob}");
             let right: f64 = row.iter().map(|logit| (sum - logit) * (logit - sum).exp()).sum();
             assert!((right - entropy).abs() < 1e-4, "{right} {entropy}");
@@ -193,7 +211,7 @@ fn log_probs_equal_those_of_generation_bit_for_bit() {
 #[test]
 fn a_gradient_is_the_slope_of_its_loss() {
     let (config, host) = small();
-    let sequences = sequences();
+    let sequences = masked();
     let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
     let loss = |host: &HostDecoder| {
         let scores = trainer(&config, host, Rule::AdamW).scores(&sequences.iter().collect::<Vec<_>>()).unwrap();

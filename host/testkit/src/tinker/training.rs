@@ -180,7 +180,7 @@ pub(super) fn sample(model: &LocalModel, request: &Value) -> Refused<SampleRespo
             .unwrap_or_else(|| derive_seed(0, "sample", request["seq_id"].as_u64().unwrap_or(0)));
         let (prompt, end) = (prompt.clone(), end.clone());
         let partition = clawhost_core::Partition::OWN;
-        let asked = Request { prompt, sampling, seed, choice, max_tokens, alternatives, end, partition };
+        let asked = Request { prompt, sampling, grammar: None, seed, choice, max_tokens, alternatives, end, partition };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(model.engine().ask(asked)).map_err(|error| error.to_string())
     };

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
     let text = response.message.plain_text();
     let mut content = Vec::new();
+    content.extend(response.reasoning().map(thinking));
     if !text.is_empty() {
         content.push(json!({"type": "text", "text": text}));
     }
@@ -23,6 +24,11 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
         "stop_reason": stop_reason(&response.finish), "stop_sequence": null,
         "usage": usage(response.usage),
     })
+}
+
+/// A block of reasoning. Its signature is empty: the models of this program need none.
+fn thinking(text: &str) -> Value {
+    json!({"type": "thinking", "thinking": text, "signature": ""})
 }
 
 /// The body of an error.
@@ -71,6 +77,8 @@ pub struct StreamWriter {
     head: AnswerHead,
     /// Number of blocks so far.
     blocks: usize,
+    /// The open block of reasoning.
+    reasoning: Option<usize>,
     /// The open text block.
     text: Option<usize>,
     /// Block of each call, by the call's index.
@@ -80,7 +88,7 @@ pub struct StreamWriter {
 impl StreamWriter {
     /// A writer for one answer.
     pub fn new(head: AnswerHead) -> Self {
-        Self { head, blocks: 0, text: None, calls: HashMap::new() }
+        Self { head, blocks: 0, reasoning: None, text: None, calls: HashMap::new() }
     }
 
     /// The first event. Prompt tokens are only known at the end and sent there.
@@ -95,13 +103,24 @@ impl StreamWriter {
     /// The events of one delta. The dialect has no log-probs and reports usage at the end.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
-            ModelDelta::Text(text) => {
-                let (at, mut events) = match self.text {
+            ModelDelta::Reasoning(text) => {
+                let (at, mut events) = match self.reasoning {
                     Some(at) => (at, String::new()),
+                    None => self.start(&thinking("")),
+                };
+                self.reasoning = Some(at);
+                events.push_str(&block_delta(at, &json!({"type": "thinking_delta", "thinking": text})));
+                events
+            }
+            ModelDelta::Text(text) => {
+                let mut events: String = self.reasoning.take().map(stop).into_iter().collect();
+                let at = match self.text {
+                    Some(at) => at,
                     None => {
-                        let (at, events) = self.start(&json!({"type": "text", "text": ""}));
+                        let (at, begun) = self.start(&json!({"type": "text", "text": ""}));
                         self.text = Some(at);
-                        (at, events)
+                        events.push_str(&begun);
+                        at
                     }
                 };
                 events.push_str(&block_delta(at, &json!({"type": "text_delta", "text": text})));
@@ -112,7 +131,7 @@ impl StreamWriter {
                 let at = match self.calls.get(index) {
                     Some(at) => *at,
                     None => {
-                        events.extend(self.text.take().map(stop));
+                        events.extend(self.reasoning.take().into_iter().chain(self.text.take()).map(stop));
                         let (id, name) = (id.as_deref().unwrap_or_default(), name.as_deref().unwrap_or_default());
                         let (at, begun) = self.start(&json!({"type": "tool_use", "id": id, "name": name, "input": {}}));
                         events.push_str(&begun);
@@ -131,7 +150,8 @@ impl StreamWriter {
 
     /// The end of the answer, after all deltas.
     pub fn end(&mut self, response: &ModelResponse) -> String {
-        let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).chain(self.text.take()).collect();
+        let mut open: Vec<usize> = self.calls.drain().map(|(_, at)| at).collect();
+        open.extend(self.reasoning.take().into_iter().chain(self.text.take()));
         open.sort_unstable();
         let mut events: String = open.into_iter().map(stop).collect();
         let delta = json!({"stop_reason": stop_reason(&response.finish), "stop_sequence": null});

@@ -139,6 +139,7 @@ impl Generated {
                 logprob_sampled: numbers,
                 temperature: 1.0,
                 restricted: false,
+                grammar: None,
             }));
         }
         let generated = Self {

@@ -20,8 +20,9 @@ pub fn body(head: &AnswerHead, response: &ModelResponse) -> Value {
         .collect();
     let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::from(text) };
     let mut message = json!({"role": "assistant", "content": content});
-    if let (false, Some(message)) = (calls.is_empty(), message.as_object_mut()) {
-        message.insert("tool_calls".to_owned(), calls.into());
+    if let Some(message) = message.as_object_mut() {
+        message.extend(response.reasoning().map(|text| ("reasoning_content".to_owned(), text.into())));
+        message.extend((!calls.is_empty()).then(|| ("tool_calls".to_owned(), calls.into())));
     }
     let choice = json!({
         "index": 0,
@@ -113,6 +114,8 @@ impl StreamWriter {
     /// The events of one delta. Usage is sent at the end of the stream.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
+            // The field of vLLM, DeepSeek and others; OpenAI's own models keep theirs.
+            ModelDelta::Reasoning(text) => self.choice(&json!({"reasoning_content": text}), &Value::Null, &Value::Null),
             ModelDelta::Text(text) => self.choice(&json!({"content": text}), &Value::Null, &Value::Null),
             ModelDelta::ToolCall { index, id, name, arguments } => {
                 let mut call = json!({"index": index, "function": {"arguments": arguments}});

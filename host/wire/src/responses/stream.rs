@@ -91,7 +91,8 @@ impl StreamWriter {
                 }
                 events
             }
-            ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => String::new(),
+            // Reasoning is for its own model alone in this dialect: items of it are encrypted.
+            ModelDelta::Reasoning(_) | ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => String::new(),
         }
     }
 

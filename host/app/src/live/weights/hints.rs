@@ -113,6 +113,7 @@ mod tests {
             logprob_sampled: vec![-0.5; tokens.len()],
             temperature: 1.0,
             restricted: false,
+            grammar: None,
         }
     }
 

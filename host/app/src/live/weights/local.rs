@@ -97,9 +97,9 @@ impl WeightsBackend for LocalBackend {
     fn base(&self) -> Result<Base, AppError> {
         let model = read_folder(&self.folder, None, &self.models.texts, &Silent)?;
         self.check_ceiling(&model)?;
-        let warning = model.sampling.restricts().then(|| {
+        let warning = (!model.sampling.is_trainable()).then(|| {
             format!(
-                "the model {} draws from a part of its tokens (top_k, top_p or min_p in generation_config.json): only requests that turn \
+                "the model {} draws from a part of its tokens or with a penalty (top_k, top_p, min_p or repetition_penalty in generation_config.json): only requests that turn \
                  this off teach its weights",
                 self.plan.model
             )

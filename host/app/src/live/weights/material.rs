@@ -173,6 +173,7 @@ mod tests {
             logprob_sampled: vec![-0.5],
             temperature: 1.0,
             restricted: false,
+            grammar: None,
         };
         let turn = clawhost_core::Turn {
             answered_by: Some(by),

@@ -259,7 +259,7 @@ impl TinkerLearner {
 
 /// The sequences of a trajectory with the tokens that a teacher named.
 fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LearnError> {
-    with_likely(generated).map_err(refused)
+    with_likely(generated, None).map_err(refused)
 }
 
 #[async_trait(?Send)]

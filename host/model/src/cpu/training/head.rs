@@ -6,6 +6,8 @@
 //! ```text
 //! logprob = l[token] - ln(sum of e^l), l = logits / temperature      dl = g · (one-hot(token) - softmax)
 //! ```
+//!
+//! Tokens that the grammar of an answer excluded are in no sum.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
@@ -36,11 +38,12 @@ pub(super) fn score(model: &TrainingModel, block: &mut Block) {
     normalise(foretelling, &model.weights.norm, model.config.norm_epsilon as f32, fit(hidden, rows * width));
     wholes.clear();
     let mut found = Vec::with_capacity(rows);
-    for (targets, hidden) in text.targets.chunks(CHUNK).zip(hidden.chunks(CHUNK * width)) {
+    for (number, (targets, hidden)) in text.targets.chunks(CHUNK).zip(hidden.chunks(CHUNK * width)).enumerate() {
         let logits = fit(&mut buffers.wide, targets.len() * vocabulary);
         if let Some(head) = head(model) {
             head.rows.product::<false>(hidden, logits);
         }
+        text.exclude(number * CHUNK, logits, vocabulary);
         pulp::Arch::new().dispatch(Score { targets, logits, vocabulary, softmax: wholes, found: &mut found });
     }
     let mut found = found.into_iter();
@@ -113,6 +116,7 @@ pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f3
             let hidden = &block.hidden[chunk.rows.start * width..chunk.rows.end * width];
             let logits = fit(&mut chunk.logits, chunk.rows.len() * vocabulary);
             head.rows.product::<false>(hidden, logits);
+            block.text.exclude(chunk.rows.start, logits, vocabulary);
             let (targets, softmax) = (&block.text.targets[chunk.rows.clone()], &block.wholes[chunk.rows.clone()]);
             pulp::Arch::new().dispatch(Slope { targets, softmax, wanted: chunk.wanted, logits, vocabulary });
             head.columns.product::<false>(logits, fit(&mut chunk.slope, chunk.rows.len() * width));

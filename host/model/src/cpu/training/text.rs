@@ -1,7 +1,12 @@
 //! Sequences in contiguous rows, without padding.
 
+use crate::TokenMask;
 use crate::cpu::rotary_table::RotaryTable;
 use crate::train::Sequence;
+use std::sync::Arc;
+
+/// The logit of an excluded token: its exponential is 0, and unlike infinity it has products with 0.
+const EXCLUDED: f32 = -1e30;
 
 /// A token that is scored.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +29,8 @@ pub(super) struct Text {
     pub(super) turns: Vec<(f32, f32)>,
     /// In order. Tokens beside a trained one have its row.
     pub(super) targets: Vec<Target>,
+    /// The tokens that were allowed at the position of each target. Empty: all were, everywhere.
+    pub(super) masks: Vec<Option<Arc<TokenMask>>>,
     /// Targets of each sequence.
     pub(super) counts: Vec<usize>,
 }
@@ -34,6 +41,7 @@ impl Text {
         self.tokens.clear();
         self.turns.clear();
         self.targets.clear();
+        self.masks.clear();
         self.counts.clear();
         self.bounds.clear();
         self.bounds.push(0);
@@ -48,8 +56,27 @@ impl Text {
             self.targets.extend(sequence.targets().filter_map(|(place, token)| {
                 Some(Target { row: start + place.checked_sub(1)?, token: token as usize, scale })
             }));
+            let before = self.targets.len() - sequence.scored().min(self.targets.len());
+            let mut masks = sequence.masks().peekable();
+            if masks.peek().is_some() {
+                self.masks.resize(before, None);
+                self.masks.extend(masks.map(|mask| mask.cloned()));
+            }
             self.counts.push(sequence.scored());
             self.bounds.push(self.tokens.len());
+        }
+        if !self.masks.is_empty() {
+            self.masks.resize(self.targets.len(), None);
+        }
+    }
+
+    /// Excludes the tokens that were not allowed from rows of logits, which predict the targets from `first` on.
+    pub(super) fn exclude(&self, first: usize, logits: &mut [f32], vocabulary: usize) {
+        let masks = self.masks.get(first..).unwrap_or_default();
+        for (mask, row) in masks.iter().zip(logits.chunks_exact_mut(vocabulary)) {
+            if let Some(mask) = mask {
+                mask.exclude(row, EXCLUDED);
+            }
         }
     }
 

@@ -55,7 +55,7 @@ impl TinkerBackend {
 
 /// Whether what is sampled has the log-probs that a service gives: those of the model at temperature 1.
 fn is_plain(sampling: &Sampling) -> bool {
-    sampling.temperature.to_bits() == 1.0_f32.to_bits() && !sampling.restricts()
+    sampling.temperature.to_bits() == 1.0_f32.to_bits() && sampling.is_trainable()
 }
 
 impl WeightsBackend for TinkerBackend {

@@ -1,15 +1,16 @@
-//! Tool calls in generated text: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, the format of Hermes and
-//! Qwen.
+//! Calls of Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`, one block for each.
 
+use super::format::call;
 use clawhost_core::ToolCall;
 use serde_json::Value;
 
 /// The beginning of a call.
-pub(crate) const CALL: &str = "<tool_call>";
-const END: &str = "</tool_call>";
+pub(super) const CALL: &str = "<tool_call>";
+/// Its end.
+pub(super) const END: &str = "</tool_call>";
 
 /// Splits a text into message and calls. A block that is no valid call stays in the text.
-pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
+pub(super) fn read(text: &str) -> (String, Vec<ToolCall>) {
     let (mut said, mut calls) = (String::new(), Vec::new());
     let mut rest = text;
     while let Some(begin) = rest.find(CALL) {
@@ -18,7 +19,8 @@ pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
         // The last call may lack its end if the answer ended there.
         let (block, after) = inside.split_once(END).unwrap_or((inside, ""));
         said.push_str(before);
-        match call(block, calls.len()) {
+        let found = serde_json::from_str::<Value>(block.trim()).ok();
+        match found.and_then(|found| call(&found, &format!("call-{}", calls.len() + 1))) {
             Some(call) => calls.push(call),
             None => said.push_str(behind.get(..behind.len() - after.len()).unwrap_or_default()),
         }
@@ -31,28 +33,9 @@ pub(crate) fn tool_calls(text: &str) -> (String, Vec<ToolCall>) {
     }
 }
 
-fn call(block: &str, number: usize) -> Option<ToolCall> {
-    let told: Value = serde_json::from_str(block.trim()).ok()?;
-    let name = told.get("name")?.as_str()?.to_owned();
-    let arguments = match told.get("arguments").or_else(|| told.get("parameters")) {
-        Some(Value::String(text)) => text.clone(),
-        Some(arguments) => arguments.to_string(),
-        None => "{}".to_owned(),
-    };
-    Some(ToolCall { id: format!("call-{}", number + 1), name, arguments, extra: Vec::new() })
-}
-
-/// An answer as models write it: its text, then its calls in the format that [`tool_calls`] reads. `harmless` makes what
-/// comes from outside inert.
-pub(crate) fn written(text: &str, calls: &[ToolCall], harmless: impl Fn(&str) -> String) -> String {
-    let mut all = harmless(text);
-    for call in calls {
-        let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::from(call.arguments.as_str()));
-        let block = serde_json::json!({ "name": call.name, "arguments": arguments }).to_string();
-        let line = if all.is_empty() { "" } else { "\n" };
-        all.push_str(&format!("{line}{CALL}\n{}\n{END}", harmless(&block)));
-    }
-    all
+/// A call as a model writes it, with `object` as its text.
+pub(super) fn written(object: &str) -> String {
+    format!("{CALL}\n{object}\n{END}")
 }
 
 #[cfg(test)]
@@ -62,7 +45,7 @@ mod tests {
     #[test]
     fn calls_are_removed_from_the_text_and_invalid_blocks_stay() {
         let check = |text: &str, said: &str, expect: &[(&str, &str)]| {
-            let (found, calls) = tool_calls(text);
+            let (found, calls) = read(text);
             let calls: Vec<(&str, &str)> =
                 calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
             assert_eq!((found.as_str(), calls.as_slice()), (said, expect), "{text}");
@@ -76,7 +59,7 @@ mod tests {
         check("<tool_call>{\"name\": \"a\", \"arguments\": \"{odd\"}</tool_call>", "", &[("a", "{odd")]);
         check("<tool_call>{nonsense</tool_call> x", "<tool_call>{nonsense</tool_call> x", &[]);
         check("<tool_call>{\"arguments\": {}}</tool_call>", "<tool_call>{\"arguments\": {}}</tool_call>", &[]);
-        let (_, calls) = tool_calls(two);
+        let (_, calls) = read(two);
         assert_eq!(calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["call-1", "call-2"]);
     }
 }
