@@ -55,3 +55,27 @@ fn a_gguf_file_stands_where_a_folder_stands() {
         &["PyTorch's own format (pytorch_model.bin)", "save_pretrained"],
     );
 }
+
+#[test]
+fn a_model_is_exported_as_a_gguf_file_whole_or_its_adapter_alone() {
+    let bench = bench();
+    let (model, whole) = (reference("llama"), bench.path("whole.gguf"));
+    let said = bench.json(&["model", "export", &model, &whole, "--dtype", "bf16"]);
+    assert_eq!((&said["form"], &said["adapter"]), (&"gguf".into(), &false.into()));
+    let read = bench.json(&["model", "info", &whole]);
+    assert_eq!([&read["dtype"], &read["architecture"]], ["bf16", "llama"]);
+    assert_eq!(read["chat_template"], true);
+    let qwen = reference("qwen3");
+    let adapter = bench.json(&["model", "export", &qwen, &bench.path("a.gguf"), "--adapter", &reference("adapter")]);
+    assert_eq!((&adapter["form"], &adapter["adapter"]), (&"gguf-adapter".into(), &true.into()));
+    bench.refused(&["model", "info", &bench.path("a.gguf")], &["it holds an adapter without its model"]);
+    let merged = bench.path("merged.gguf");
+    let merge = ["model", "export", &qwen, &merged, "--adapter", &reference("adapter"), "--merge", "--dtype", "q8_0"];
+    assert_eq!(bench.json(&merge)["form"], "gguf");
+    assert_eq!(bench.json(&["model", "info", &merged])["dtype"], "int8");
+    bench.refused(&["model", "export", &qwen, &whole], &["exists already; name a new file"]);
+    bench.refused(
+        &["model", "export", &qwen, &bench.path("q8"), "--dtype", "q8_0"],
+        &["name a target that ends in .gguf"],
+    );
+}

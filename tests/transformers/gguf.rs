@@ -1,10 +1,12 @@
-//! GGUF files that the package `gguf` and llama.cpp's quantiser wrote, compared with what transformers computes with their numbers.
-//! `make_gguf.py` makes the files.
+//! GGUF files that the package `gguf` and llama.cpp's quantiser wrote, compared with what transformers computes with their numbers; and files that are
+//! written here, for llama.cpp. `make_gguf.py` makes the former and reads the latter.
 
 use crate::{numbers, on_processor, worst};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{Dtype, HostMatrix, ModelFolder, Weight, digest};
-use serde_json::Value;
+use clawhost_model::{
+    AdapterSettings, Dtype, GgufNumbers, HostDecoder, HostMatrix, ModelConfig, ModelFolder, Weight, digest,
+};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -163,4 +165,68 @@ fn damaged_gguf_files_are_refused_by_name() {
         bytes[start + offset..start + offset + 2].copy_from_slice(&[0, 0x7e]);
     };
     refused("qwen3-q8_0", &not_a_number, "embed_tokens.weight holds a value that is not finite");
+}
+
+/// The most likely next token, again and again.
+fn greedy(config: &Arc<ModelConfig>, weights: &HostDecoder, tokens: &[u32], count: usize) -> Vec<u32> {
+    let mut all = tokens.to_vec();
+    for _ in 0..count {
+        let logits = on_processor(config, weights, &all);
+        let last = &logits[(all.len() - 1) * config.vocabulary..];
+        let best = (0..last.len()).max_by(|one, other| last[*one].total_cmp(&last[*other])).unwrap();
+        all.push(best as u32);
+    }
+    all.split_off(tokens.len())
+}
+
+/// For `make_gguf.py --ours`: what is computed here with a file of ours, or with an adapter beside it.
+fn computed(path: &Path, model: &ModelFolder, weights: &HostDecoder, limit: f64, more: Value) {
+    let (config, text) = (Arc::new(model.config.clone()), "Hello, world! It's 1234.");
+    let tokens: Vec<u32> = (0..20).map(|place| (place * 37 + 11) % 300).collect();
+    let (logits, places) = (on_processor(&config, weights, &tokens), [0, 9, 19]);
+    let rows: Vec<&[f32]> =
+        places.iter().map(|place| &logits[place * config.vocabulary..][..config.vocabulary]).collect();
+    let mut said = json!({
+        "text": text, "text_tokens": model.texts().unwrap().tokenizer.encode(text).unwrap(), "tokens": tokens,
+        "places": places, "logits": rows, "answer": greedy(&config, weights, &tokens, 12), "limit": limit,
+    });
+    said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    std::fs::write(path.with_extension("json"), said.to_string()).unwrap();
+}
+
+/// Files for llama.cpp to load. `cargo xtask transformers` sets the folder.
+#[test]
+fn models_and_adapters_are_written_as_gguf_files_for_llama_cpp() {
+    let temporary = tempfile::tempdir().unwrap();
+    let root = std::env::var_os("CLAWHOST_TRANSFORMERS_OUT").map_or_else(|| temporary.path().to_owned(), PathBuf::from);
+    let root = root.join("gguf");
+    std::fs::create_dir_all(&root).unwrap();
+    // llama.cpp rounds inputs of products with 16 bits and 8 bits.
+    for (numbers, limit) in
+        [(GgufNumbers::F32, 1e-4), (GgufNumbers::F16, 0.01), (GgufNumbers::BF16, 0.05), (GgufNumbers::Q8_0, 0.15)]
+    {
+        for name in crate::MODELS {
+            let path = root.join(format!("{name}-{}.gguf", numbers.name()));
+            crate::read(name).write_gguf(&path, name, numbers).unwrap();
+            let model = read(&path, Some(Dtype::F32));
+            computed(&path, &model, &model.weights, limit, json!({}));
+        }
+    }
+    for name in ["llama", "qwen3"] {
+        let mut model = crate::read(name);
+        let path = root.join(format!("{name}-with-adapter.gguf"));
+        model.write_gguf(&path, name, GgufNumbers::F32).unwrap();
+        model.weights =
+            AdapterSettings { rank: 4, alpha: 6.0, ..AdapterSettings::default() }.attach(&model.weights).unwrap();
+        for block in &mut model.weights.blocks {
+            for (_, projection) in block.projections_mut() {
+                let low = projection.adapter.as_mut().unwrap();
+                let values = (0..low.b.count()).map(|place| ((place * 7 % 11) as f32 - 5.0) * 0.02).collect();
+                low.b = HostMatrix::new("b", low.b.shape, values).unwrap();
+            }
+        }
+        let adapter = format!("{name}-adapter.gguf");
+        model.write_gguf_adapter(&root.join(&adapter), name, GgufNumbers::F32).unwrap();
+        computed(&path, &model, &model.weights, 1e-4, json!({ "lora": adapter }));
+    }
 }

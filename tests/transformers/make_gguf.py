@@ -3,21 +3,27 @@
 Opt-in, as `make_reference.py`. The files are written by the PyPI package `gguf`, and the K formats by llama.cpp's quantiser:
 
     .venv/bin/pip install gguf llama-cpp-python
-    make_gguf.py DIR
+    make_gguf.py DIR            writes the files, and what is expected of them
+    make_gguf.py --written FILE writes what files that we write of the models in `reference` must hold
+    make_gguf.py --ours DIR     reads files that we wrote: numbers with the package `gguf`, answers with llama.cpp
 
 Each file is a tiny model with random weights; `transformers` computes with the numbers that the package `gguf` reads from it, as f32. `expected.json` has tokens of texts by the tokenizer
-that the metadata was written from, logits at some places, and the template.
+that the metadata was written from, logits at some places, and the template. `written.json` has the metadata, and a digest of every tensor in every format that we write.
 """
 
+import hashlib
 import json
 import pathlib
 import sys
+import tempfile
 
 import gguf
 import numpy as np
 import torch
 from make_reference import SHAPE, TEXTS, PLACES, llama_tokenizer, logits, numbers, qwen_tokenizer, randomise, write
 from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
     Qwen2Config,
@@ -91,23 +97,36 @@ def write_file(path, model, words, kind):
     if words.pad_token_id is not None:
         out.add_pad_token_id(words.pad_token_id)
     out.add_chat_template(words.chat_template)
-    names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, name.upper()), config.num_hidden_layers)
-    state = {key: value.float().numpy() for key, value in model.state_dict().items()}
-    if config.tie_word_embeddings:
-        state.pop("lm_head.weight")
-    for key, value in state.items():
-        if name == "llama" and key.endswith(("q_proj.weight", "k_proj.weight")):
-            heads = config.num_attention_heads if "q_proj" in key else config.num_key_value_heads
-            value = paired(value, heads)
-        into = names.get_name(key, try_suffixes=(".weight", ".bias"))
-        form = kind if value.ndim == 2 else KIND.F32
-        out.add_tensor(into, gguf.quants.quantize(np.ascontiguousarray(value), form), raw_dtype=form)
+    for into, value in tensors(model):
+        form = form_of(value, kind)
+        out.add_tensor(into, gguf.quants.quantize(value, form), raw_dtype=form)
     if config.rope_parameters.get("rope_type") == "llama3":
         out.add_tensor("rope_freqs.weight", factors(config, head), raw_dtype=KIND.F32)
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
     out.close()
+
+
+def tensors(model):
+    """By the names of ggml, as llama.cpp's converter writes them."""
+    config = model.config
+    names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, config.model_type.upper()), config.num_hidden_layers)
+    for key, value in model.state_dict().items():
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        value = value.float().numpy()
+        if config.model_type == "llama" and key.endswith(("q_proj.weight", "k_proj.weight")):
+            heads = config.num_attention_heads if "q_proj" in key else config.num_key_value_heads
+            value = paired(value, heads)
+        yield names.get_name(key, try_suffixes=(".weight", ".bias")), np.ascontiguousarray(value)
+
+
+def form_of(value, kind):
+    """Vectors are f32. Rows that are not made of whole blocks are f16, as llama.cpp's converter writes them."""
+    if value.ndim == 1:
+        return KIND.F32
+    return KIND.F16 if kind == KIND.Q8_0 and value.shape[1] % 32 else kind
 
 
 def factors(config, head):
@@ -185,6 +204,79 @@ def make(out):
     write(out / "expected.json", expected)
 
 
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def written(to):
+    """What files of the models in `reference` hold."""
+    found = {}
+    for name in ["llama", "qwen2", "qwen3"]:
+        folder = HERE / "reference" / name
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        words = AutoTokenizer.from_pretrained(folder)
+        with tempfile.TemporaryDirectory() as place:
+            path = pathlib.Path(place) / "one.gguf"
+            write_file(path, model, words, KIND.F32)
+            fields = {key: field.contents() for key, field in gguf.GGUFReader(path).fields.items() if not key.startswith("GGUF.")}
+        values = {key: sha256("\n".join(map(str, value)).encode()) if isinstance(value, list) else value for key, value in fields.items()}
+        digests = {
+            kind.name.lower(): {
+                into: [form_of(value, kind).name, list(value.shape), sha256(gguf.quants.quantize(value, form_of(value, kind)).tobytes())]
+                for into, value in tensors(model)
+            }
+            for kind in (KIND.F32, KIND.F16, KIND.BF16, KIND.Q8_0)
+        }
+        config = model.config
+        scaled = config.rope_parameters["rope_type"] == "llama3"
+        found[name] = {"values": values, "tensors": digests, "factors": factors(config, config.head_dim).tolist() if scaled else None}
+    write(to, found)
+
+
+def ours(root):
+    """Each `NAME.json` is about `NAME.gguf`, which we wrote: tokens, logits at some places, and a greedy answer. `lora`: about the adapter in that file beside this one."""
+    import llama_cpp
+
+    fine = True
+    found = sorted(path for path in root.glob("*.json") if path.with_suffix(".gguf").exists())
+    for path in found:
+        said = json.loads(path.read_text())
+        file = path.with_suffix(".gguf")
+        kinds = sorted({tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors})
+        more = {"lora_path": str(path.with_name(said["lora"]))} if "lora" in said else {}
+        # Keys and values in f32, as here.
+        exact = {"type_k": llama_cpp.GGML_TYPE_F32, "type_v": llama_cpp.GGML_TYPE_F32}
+        model = llama_cpp.Llama(str(file), n_ctx=256, n_threads=1, logits_all=True, verbose=False, **exact, **more)
+        words = model.tokenize(said["text"].encode(), add_bos=False, special=False)
+        if words != said["text_tokens"]:
+            print(f"{path.stem}: llama.cpp comes to other tokens: {words}, {said['text_tokens']}")
+            fine = False
+        model.reset()
+        model.eval(said["tokens"])
+        logits = model.scores[: len(said["tokens"])][said["places"]]
+        worst = np.abs(logits - np.array(said["logits"], dtype=np.float32)).max()
+        largest = np.abs(np.array(said["logits"])).max()
+        answer = list(said["tokens"])
+        for _ in said["answer"]:
+            model.reset()
+            model.eval(answer)
+            answer.append(int(model.scores[len(answer) - 1].argmax()))
+        same = answer[len(said["tokens"]) :] == said["answer"]
+        print(f"{path.stem}: {kinds}, logits of llama.cpp differ by {worst:.2e} of {largest:.2}, greedy tokens are {'equal' if same else 'other ones'}")
+        fine = fine and same and worst <= said["limit"] * largest
+    if not found:
+        print(f"nothing of ours is in {root}")
+    return fine and bool(found)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    make(pathlib.Path(sys.argv[1]))
+    match sys.argv[1:]:
+        case ["--written", file]:
+            written(pathlib.Path(file))
+        case ["--ours", folder]:
+            sys.exit(not ours(pathlib.Path(folder)))
+        case [folder]:
+            make(pathlib.Path(folder))
+        case _:
+            sys.exit(__doc__)

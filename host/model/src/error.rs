@@ -156,6 +156,9 @@ pub enum LocalModelError {
     /// Samples that cannot be trained on.
     #[error("samples: {0}")]
     Samples(String),
+    /// A GGUF file cannot hold the model.
+    #[error("a GGUF file cannot hold this model: {0}; export it as a folder")]
+    Unheld(String),
     /// A service that has the weights does not answer, or with something else.
     #[error(transparent)]
     Service(ModelError),
@@ -190,6 +193,7 @@ impl LocalModelError {
             Self::Checkpoint(_) => "checkpoint",
             Self::Adapter(_) => "adapter",
             Self::Samples(_) => "samples",
+            Self::Unheld(_) => "gguf-unheld",
             Self::Service(_) => "service",
         }
     }
@@ -207,7 +211,8 @@ impl LocalModelError {
             | Self::Tokenizer(_)
             | Self::Template(_)
             | Self::TextLimit { .. }
-            | Self::Adapter(_) => true,
+            | Self::Adapter(_)
+            | Self::Unheld(_) => true,
             Self::File { .. }
             | Self::Alphabet { .. }
             | Self::TextProcess(_)

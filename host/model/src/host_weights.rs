@@ -75,6 +75,19 @@ impl HostMatrix {
         }
     }
 
+    /// Reads a row of `shape[1]` values. A row that is not there is left as it is.
+    pub(crate) fn read_row(&self, row: usize, to: &mut [f32]) {
+        let columns = self.shape[1];
+        match &self.kept {
+            Kept::Rows(values) => {
+                let found = values.get(row * columns..).unwrap_or_default();
+                to.iter_mut().zip(found).for_each(|(to, from)| *to = *from);
+            }
+            Kept::Laid(laid) if row < self.shape[0] => laid.row(row, to),
+            Kept::Laid(_) => {}
+        }
+    }
+
     /// The same values as f32, row by row.
     #[must_use]
     pub(crate) fn in_rows(&self) -> Self {

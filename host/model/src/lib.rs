@@ -59,6 +59,7 @@ pub use dtype::Dtype;
 pub use error::LocalModelError;
 pub use folder::ModelFolder;
 pub use folder_stamp::FolderStamp;
+pub use gguf::GgufNumbers;
 pub use grammar::{AnswerShape, Grammar, GrammarState, Grammars};
 pub use host_weights::{HostDecoder, HostMatrix, digest, initial};
 pub use layer::{Between, WeightsLayer, with_likely};

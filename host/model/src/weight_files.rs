@@ -51,7 +51,7 @@ impl Stored {
     ///
     /// # Errors
     /// A value is too large for half precision.
-    fn bytes(self, name: &str, values: &[f32]) -> Result<Vec<u8>, LocalModelError> {
+    pub(crate) fn bytes(self, name: &str, values: &[f32]) -> Result<Vec<u8>, LocalModelError> {
         Ok(match self {
             Self::F32 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
             Self::BF16 => values.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect(),

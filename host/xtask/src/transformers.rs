@@ -1,5 +1,5 @@
 //! Compares local models with PyPI's `transformers` and `peft` in both directions: their values are computed again and compared with
-//! the committed ones, and they load models that this program wrote.
+//! the committed ones, and they load models that this program wrote. llama.cpp loads its GGUF files.
 
 use crate::{cargo, root, run, say, target};
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use std::process::Command;
 pub(crate) fn main(rest: &[String]) -> Result<()> {
     let [python] = rest else {
         bail!(
-            "name the Python of a virtual environment with torch, transformers and peft; tests/transformers/make_reference.py says how to make one"
+            "name the Python of a virtual environment with torch, transformers, peft, gguf and llama-cpp-python; tests/transformers/make_reference.py says how to make one"
         )
     };
     let script = root().join("tests/transformers/make_reference.py");
@@ -22,5 +22,6 @@ pub(crate) fn main(rest: &[String]) -> Result<()> {
     run(cargo()
         .args(["test", "-p", "clawhost-burn", "--test", "transformers"])
         .env("CLAWHOST_TRANSFORMERS_OUT", &out))?;
-    run(Command::new(python).arg(&script).arg("--ours").arg(&out))
+    run(Command::new(python).arg(&script).arg("--ours").arg(&out))?;
+    run(Command::new(python).arg(root().join("tests/transformers/make_gguf.py")).arg("--ours").arg(out.join("gguf")))
 }

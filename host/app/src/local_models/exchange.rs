@@ -1,17 +1,33 @@
-//! Import and export of models (transformers) and adapters (PEFT).
+//! Import and export of models (transformers, llama.cpp) and adapters (PEFT, llama.cpp).
 
 use super::folder::{LocalSource, check_empty, read};
-use crate::{AppError, EventSink, RequestError};
+use crate::{AppError, EventSink, RequestError, folder_name};
 use clawhost_core::Digest;
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{LocalModelError, ModelFolder, Stored, digest};
+use clawhost_model::{GgufNumbers, LocalModelError, ModelFolder, Stored, digest};
 use std::path::{Path, PathBuf};
+
+/// The ending of a target that becomes a GGUF file.
+const GGUF: &str = "gguf";
+
+/// What an import or an export has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangedForm {
+    /// A folder for transformers, with the adapter for PEFT.
+    Folder,
+    /// A GGUF file with a whole model.
+    GgufModel,
+    /// A GGUF file with the adapter alone, which llama.cpp uses beside the model.
+    GgufAdapter,
+}
 
 /// A model that was imported or exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchanged {
-    /// The folder that was written.
-    pub folder: PathBuf,
+    /// The folder or file that was written.
+    pub target: PathBuf,
+    /// What it is.
+    pub form: ExchangedForm,
     /// The name of its architecture.
     pub architecture: &'static str,
     /// Number of parameters.
@@ -23,9 +39,10 @@ pub struct Exchanged {
 }
 
 impl Exchanged {
-    fn of(model: &ModelFolder, folder: &Path) -> Self {
+    fn of(model: &ModelFolder, target: &Path, form: ExchangedForm) -> Self {
         Self {
-            folder: folder.to_owned(),
+            target: target.to_owned(),
+            form,
             architecture: model.config.architecture.name(),
             parameters: model.config.parameters(),
             has_adapter: model.weights.has_adapter(),
@@ -58,7 +75,7 @@ pub fn import_model(
         _ => RequestError::ModelFolder { folder: shown.clone(), error }.into(),
     };
     let model = ModelFolder::import(source, target, adapter, texts).map_err(refused)?;
-    Ok(Exchanged::of(&model, target))
+    Ok(Exchanged::of(&model, target, ExchangedForm::Folder))
 }
 
 /// The settings of an export.
@@ -66,24 +83,48 @@ pub fn import_model(
 pub struct Export {
     /// The model's folder.
     pub source: PathBuf,
-    /// The target: a new or an empty folder.
+    /// The target: a new or an empty folder, or a new file that ends in `.gguf`.
     pub target: PathBuf,
     /// An adapter that replaces the one in the model's folder.
     pub adapter: Option<PathBuf>,
     /// Whether the adapter is merged into the weights.
     pub merge: bool,
-    /// The number format of the weights.
-    pub stored: Stored,
-    /// Largest size of a weight file. `None`: one file.
+    /// The number format of the weights. A folder has no Q8_0.
+    pub numbers: GgufNumbers,
+    /// Largest size of a weight file of a folder. `None`: one file.
     pub shard_bytes: Option<u64>,
 }
 
-/// Exports a model for transformers, with its adapter for PEFT, or merged.
+/// The number format of weights in a folder.
+fn of_folder(numbers: GgufNumbers) -> Result<Stored, RequestError> {
+    match numbers {
+        GgufNumbers::F32 => Ok(Stored::F32),
+        GgufNumbers::F16 => Ok(Stored::F16),
+        GgufNumbers::BF16 => Ok(Stored::BF16),
+        GgufNumbers::Q8_0 => {
+            Err(RequestError::Target("q8_0 is a format of GGUF files; name a target that ends in .gguf".into()))
+        }
+    }
+}
+
+/// Exports a model for transformers, with its adapter for PEFT, or merged; or, if the target ends in `.gguf`, for llama.cpp: one file with the model, or
+/// with the adapter alone unless it is merged.
 ///
 /// # Errors
-/// There is no such model, there is no adapter to merge, or the target is not empty or cannot be written.
+/// There is no such model, there is no adapter to merge, the target is not empty or cannot be written, or a GGUF file cannot hold the model.
 pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged, AppError> {
-    check_empty(&export.target, false)?;
+    let Export { target, numbers, .. } = export;
+    let is_gguf = target.extension().is_some_and(|ending| ending == GGUF);
+    if is_gguf && target.exists() {
+        return Err(RequestError::Target(format!("{} exists already; name a new file", target.display())).into());
+    }
+    if is_gguf && export.shard_bytes.is_some() {
+        return Err(RequestError::Target("a GGUF file is one file; leave out the size of shards".into()).into());
+    }
+    if !is_gguf {
+        of_folder(*numbers)?;
+        check_empty(target, false)?;
+    }
     // Their texts are copied, and not interpreted.
     let source = LocalSource { folder: &export.source, adapter: export.adapter.as_deref(), dtype: None };
     let mut model = read(source, &TextHost::InProcess, events)?;
@@ -93,8 +134,21 @@ pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged
         }
         model.weights = model.weights.merged();
     }
-    model.write_as(&export.target, export.stored, export.shard_bytes)?;
-    Ok(Exchanged::of(&model, &export.target))
+    let form = match (is_gguf, model.weights.has_adapter()) {
+        (false, _) => {
+            model.write_as(target, of_folder(*numbers)?, export.shard_bytes)?;
+            ExchangedForm::Folder
+        }
+        (true, has_adapter) => {
+            let name = folder_name(&export.source);
+            match has_adapter {
+                true => model.write_gguf_adapter(target, &name, *numbers)?,
+                false => model.write_gguf(target, &name, *numbers)?,
+            }
+            if has_adapter { ExchangedForm::GgufAdapter } else { ExchangedForm::GgufModel }
+        }
+    };
+    Ok(Exchanged::of(&model, target, form))
 }
 
 #[cfg(test)]
@@ -114,7 +168,7 @@ mod tests {
             target: exported,
             adapter: None,
             merge: false,
-            stored: Stored::F32,
+            numbers: GgufNumbers::F32,
             shard_bytes: None,
         };
         assert_eq!(export_model(&export, &Silent).unwrap().weights, created.weights);
@@ -124,7 +178,16 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
         };
         refused(&export, "is not empty; name a new folder");
-        refused(&Export { target: folder.path().join("merged"), merge: true, ..export }, "has no adapter to merge");
+        let to = |name: &str| Export { target: folder.path().join(name), ..export.clone() };
+        refused(&Export { merge: true, ..to("merged") }, "has no adapter to merge");
+        refused(&Export { numbers: GgufNumbers::Q8_0, ..to("q8") }, "q8_0 is a format of GGUF files; name a target");
+        refused(
+            &Export { shard_bytes: Some(1), ..to("a.gguf") },
+            "a GGUF file is one file; leave out the size of shards",
+        );
+        refused(&to("a.gguf"), "a GGUF file cannot hold this model: its tokenizer is of the kind WordLevel");
+        std::fs::write(folder.path().join("b.gguf"), "").unwrap();
+        refused(&to("b.gguf"), "exists already; name a new file");
         let [nowhere, target] = ["nowhere", "x"].map(|name| folder.path().join(name));
         let error = import_model(&nowhere, &target, None, &TextHost::InProcess).unwrap_err();
         assert!(error.to_string().contains("is not a folder; download all files"), "{error}");

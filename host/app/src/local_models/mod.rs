@@ -13,11 +13,11 @@ pub use clawhost_learn::policy::LabelledSettings;
 pub use clawhost_model::generate::{Finish, Penalties, Sampling};
 pub use clawhost_model::tokens::TemplateArguments;
 pub use clawhost_model::{
-    AdapterSettings, AnswerShape, Dtype, LocalModelError, ModelConfig, RotaryScaling, Stored, Vocabulary,
+    AdapterSettings, AnswerShape, Dtype, GgufNumbers, LocalModelError, ModelConfig, RotaryScaling, Vocabulary,
 };
 pub use create::{CONTEXT, CreatedModel, HEADS, LAYERS, NewModel, WIDTH, create_model};
 pub use describe::{ModelDescription, describe_model};
-pub use exchange::{Exchanged, Export, export_model, import_model};
+pub use exchange::{Exchanged, ExchangedForm, Export, export_model, import_model};
 pub use folder::LocalSource;
 pub use generate::{GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
 pub use tuning::{

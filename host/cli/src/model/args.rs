@@ -4,8 +4,8 @@ use crate::device::DeviceOption;
 use clap::{Args, Subcommand, ValueEnum};
 use clawhost_app::Scope;
 use clawhost_app::local_models::{
-    CONTEXT, Dtype, HEADS, LAYERS, MAX_TOKENS, SEED, Stored, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS,
-    TUNE_HELD_OUT, TUNE_LABEL_WEIGHT, TUNE_PREFERENCE_SHARE, TUNE_RATE, WIDTH,
+    CONTEXT, Dtype, GgufNumbers, HEADS, LAYERS, MAX_TOKENS, SEED, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA,
+    TUNE_EPOCHS, TUNE_HELD_OUT, TUNE_LABEL_WEIGHT, TUNE_PREFERENCE_SHARE, TUNE_RATE, WIDTH,
 };
 use std::path::PathBuf;
 
@@ -44,7 +44,7 @@ pub(crate) enum ModelCommand {
         #[arg(long, value_name = "ADAPTER")]
         adapter: Option<PathBuf>,
     },
-    /// Export a model for transformers, with its adapter for PEFT, or merged
+    /// Export a model for transformers, with its adapter for PEFT, or merged; or, as FILE.gguf, for llama.cpp
     Export(ExportArgs),
     /// List the versions of weights that learned from live sessions
     Log {
@@ -339,10 +339,10 @@ pub(crate) struct ExportArgs {
     /// The model's folder
     #[arg(value_name = "SRC")]
     pub(crate) source: PathBuf,
-    /// The target: a new or an empty folder
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
-    /// Use this adapter (PEFT, LoRA) instead of the one in the model's folder; it is written to DIR/adapter
+    /// The target: a new or an empty folder, or a new file that ends in .gguf
+    #[arg(value_name = "DIR|FILE.gguf")]
+    pub(crate) target: PathBuf,
+    /// Use this adapter (PEFT, LoRA) instead of the one in the model's folder; it is written to DIR/adapter, or alone into FILE.gguf
     #[arg(long, value_name = "ADAPTER")]
     pub(crate) adapter: Option<PathBuf>,
     /// Merge the adapter into the weights: one model, no DIR/adapter
@@ -365,14 +365,18 @@ pub(crate) enum NumberType {
     F16,
     /// Half the size; fewer digits
     Bf16,
+    /// 1.06 bytes a weight: 8 bits, and a scale for 32 of them; in GGUF files
+    #[value(name = "q8_0")]
+    Q8,
 }
 
 impl NumberType {
-    pub(super) fn stored(self) -> Stored {
+    pub(super) fn numbers(self) -> GgufNumbers {
         match self {
-            Self::F32 => Stored::F32,
-            Self::F16 => Stored::F16,
-            Self::Bf16 => Stored::BF16,
+            Self::F32 => GgufNumbers::F32,
+            Self::F16 => GgufNumbers::F16,
+            Self::Bf16 => GgufNumbers::BF16,
+            Self::Q8 => GgufNumbers::Q8_0,
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn processor_class() -> String {
 }
 
 pub(crate) use half_panels::{Bf16, F16, Half};
-pub(crate) use int8_panels::BLOCK;
+pub(crate) use int8_panels::{BLOCK, block_of};
 pub(crate) use laid::{Laid, Unkept};
 pub(crate) use panels::LANES;
 

@@ -18,7 +18,7 @@ const MOST_DIMENSIONS: u32 = 4;
 /// Largest alignment of tensors. Files use 32.
 const LARGEST_ALIGNMENT: u64 = 1 << 20;
 /// Where tensors are aligned unless the file says otherwise.
-const ALIGNMENT: u64 = 32;
+pub(super) const ALIGNMENT: u64 = 32;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]

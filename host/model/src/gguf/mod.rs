@@ -5,15 +5,18 @@
 //!        └▶ tensors ─▶ names of Hugging Face ─▶ read piece by piece, as from safetensors
 //! ```
 //!
-//! Everything else is refused by name: other architectures, tokenizers, ways to split texts, quantisations and settings.
+//! Everything else is refused by name: other architectures, tokenizers, ways to split texts, quantisations and settings. `write` goes the other way.
 
 mod blocks;
 mod header;
 mod shape;
+mod splitting;
 mod values;
 mod vocabulary;
+mod write;
 
 pub(crate) use blocks::{Q4_0, Q4_K, Q6_K, Q8_0, SUPER, q4_0, q4_k, q6_k, q8_0};
+pub use write::GgufNumbers;
 
 use crate::generate::Sampling;
 use crate::stored_tensors::{Format, StoredTensors};
@@ -78,6 +81,12 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
     let values = Values(&header.values);
     if values.whole("split.count")?.is_some_and(|count| count > 1) {
         return Err(file(path, "one part of several; join them with gguf-split of llama.cpp"));
+    }
+    if values.text("general.type")? == Some("adapter") {
+        return Err(file(
+            path,
+            "it holds an adapter without its model; adapters are read from folders in PEFT's format",
+        ));
     }
     let of_file = |error| match error {
         LocalModelError::Config(why) | LocalModelError::Tokenizer(why) => file(path, why),

@@ -8,7 +8,7 @@ use serde_json::json;
 const ARCHITECTURES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
 /// Keys behind the architecture that are read. Others may change results.
-const READ: [&str; 16] = [
+const READ: [&str; 17] = [
     "attention.causal",
     "attention.head_count",
     "attention.head_count_kv",
@@ -23,15 +23,16 @@ const READ: [&str; 16] = [
     "rope.freq_base",
     "rope.scaling.factor",
     "rope.scaling.finetuned",
+    "rope.scaling.original_context_length",
     "rope.scaling.type",
     "vocab_size",
 ];
 
 /// The parameters of Llama 3.1 to 3.3, from which converters computed `rope_freqs.weight`: factors, with low and high frequency factors and the
-/// original context.
+/// original context, unless the file has that.
 const LLAMA_3: [f64; 3] = [8.0, 32.0, 16.0];
-const LOW: f64 = 1.0;
-const HIGH: f64 = 4.0;
+pub(super) const LOW: f64 = 1.0;
+pub(super) const HIGH: f64 = 4.0;
 const ORIGINAL: f64 = 8192.0;
 /// Largest relative distance of a factor in a file, which is an f32, from the one computed here.
 const NEAR: f64 = 1e-4;
@@ -122,15 +123,18 @@ pub(super) fn shape(values: &Values<'_>, seen: &Seen<'_>) -> Result<ModelConfig,
     });
     let mut config = ModelConfig::parse(&document.to_string())?;
     if let Some(factors) = seen.factors {
-        config.rotary_scaling = scaling(&config, factors)?;
+        let original = whole("rope.scaling.original_context_length")?.map(|original| original as f64);
+        config.rotary_scaling = scaling(&config, factors, original)?;
     }
     Ok(config)
 }
 
-/// The scaling that has these factors for the wavelengths.
-fn scaling(config: &ModelConfig, factors: &[f32]) -> Result<RotaryScaling, LocalModelError> {
+/// The scaling that has these factors for the wavelengths. The longest one has the whole factor.
+fn scaling(config: &ModelConfig, factors: &[f32], original: Option<f64>) -> Result<RotaryScaling, LocalModelError> {
     let plain = ModelConfig { rotary_scaling: RotaryScaling::None, ..config.clone() }.rotary_frequencies();
-    let of = |factor| RotaryScaling::Llama3 { factor, low: LOW, high: HIGH, original: ORIGINAL };
+    let original = original.unwrap_or(ORIGINAL);
+    let of = |factor| RotaryScaling::Llama3 { factor, low: LOW, high: HIGH, original };
+    let own = factors.last().map(|factor| f64::from(*factor)).filter(|factor| *factor >= 1.0);
     let fits = |scaling: &RotaryScaling| {
         let scaled = ModelConfig { rotary_scaling: *scaling, ..config.clone() }.rotary_frequencies();
         let near =
@@ -138,8 +142,9 @@ fn scaling(config: &ModelConfig, factors: &[f32]) -> Result<RotaryScaling, Local
         plain.len() == factors.len() && plain.iter().zip(&scaled).zip(factors).all(near)
     };
     LLAMA_3
-        .map(of)
         .into_iter()
+        .chain(own)
+        .map(of)
         .find(fits)
         .ok_or_else(|| wrong("rope_freqs.weight has factors that are not those of Llama 3.1 to 3.3".to_owned()))
 }
@@ -175,6 +180,20 @@ pub(super) fn name(tensor: &str) -> Option<String> {
     Some(format!("model.layers.{layer}.{part}.{ending}"))
 }
 
+/// The name of a tensor in a GGUF file: the inverse of [`name`].
+pub(super) fn tensor_of(name: &str) -> Option<String> {
+    match name {
+        "model.embed_tokens.weight" => return Some("token_embd.weight".to_owned()),
+        "model.norm.weight" => return Some("output_norm.weight".to_owned()),
+        "lm_head.weight" => return Some("output.weight".to_owned()),
+        _ => {}
+    }
+    let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let (part, ending) = rest.rsplit_once('.')?;
+    let (part, _) = PARTS.iter().find(|(_, known)| *known == part)?;
+    Some(format!("blk.{layer}.{part}.{ending}"))
+}
+
 /// Whether the rows of a head are in pairs of one frequency, as converters write queries and keys of this architecture. In Hugging Face's format the
 /// first elements of all pairs come first.
 pub(super) fn is_paired(architecture: &str, tensor: &str) -> bool {
@@ -189,7 +208,10 @@ mod tests {
 
     #[test]
     fn names_are_those_of_hugging_face() {
-        let check = |tensor: &str, expect: Option<&str>| assert_eq!(name(tensor).as_deref(), expect, "{tensor}");
+        let check = |tensor: &str, expect: Option<&str>| {
+            assert_eq!(name(tensor).as_deref(), expect, "{tensor}");
+            assert_eq!(expect.and_then(tensor_of), expect.map(|_| tensor.to_owned()));
+        };
         check("token_embd.weight", Some("model.embed_tokens.weight"));
         check("blk.12.attn_q.bias", Some("model.layers.12.self_attn.q_proj.bias"));
         check("blk.0.attn_q_norm.weight", Some("model.layers.0.self_attn.q_norm.weight"));

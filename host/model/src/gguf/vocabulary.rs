@@ -1,5 +1,6 @@
 //! The tokenizer in a GGUF file's metadata, as a `tokenizer.json`: byte-level BPE with the splitting of texts that `tokenizer.ggml.pre` names.
 
+use super::splitting::Splitting;
 use super::values::Values;
 use crate::LocalModelError;
 use crate::tokens::{ADDED_TOKENS, VOCABULARY};
@@ -7,53 +8,13 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
-/// How a text is split before its parts become tokens.
-struct Splitting {
-    /// The value of `tokenizer.ggml.pre`.
-    names: &'static [&'static str],
-    /// Patterns that split one after the other.
-    patterns: &'static [&'static str],
-    /// Whether letters with accents are composed first.
-    composes: bool,
-    /// Whether a part that is a token as a whole is not merged from its bytes.
-    whole_first: bool,
-    /// Whether the token for the beginning is put first, unless the file says it.
-    begins: bool,
-}
-
-const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN_2: &str =
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-const DIGITS: &str = r"\p{N}";
-
-/// The known names, of families that run here: from `llama-vocab.cpp` of llama.cpp, and from the tokenizers that its converter names so.
-const SPLITTINGS: [Splitting; 4] = [
-    Splitting {
-        names: &["llama-bpe", "llama3", "llama-v3"],
-        patterns: &[LLAMA_3],
-        composes: false,
-        whole_first: true,
-        begins: true,
-    },
-    Splitting {
-        names: &["qwen2", "deepseek-r1-qwen"],
-        patterns: &[QWEN_2],
-        composes: true,
-        whole_first: false,
-        begins: false,
-    },
-    Splitting { names: &["gpt-2"], patterns: &[GPT_2], composes: false, whole_first: false, begins: false },
-    Splitting { names: &["smollm"], patterns: &[DIGITS, GPT_2], composes: false, whole_first: false, begins: false },
-];
-
 /// Kinds of tokens in `tokenizer.ggml.token_type`.
-const CONTROL: i64 = 3;
+pub(super) const CONTROL: i64 = 3;
 /// See [`CONTROL`].
-const USER_DEFINED: i64 = 4;
+pub(super) const USER_DEFINED: i64 = 4;
 
 /// The named tokens and the keys of their numbers.
-const NAMED: [(&str, &str); 7] = [
+pub(super) const NAMED: [(&str, &str); 7] = [
     ("bos_token", "tokenizer.ggml.bos_token_id"),
     ("eos_token", "tokenizer.ggml.eos_token_id"),
     ("unk_token", "tokenizer.ggml.unknown_token_id"),
@@ -64,16 +25,17 @@ const NAMED: [(&str, &str); 7] = [
 ];
 
 /// Tokens that end an answer: of a text, of a turn, and of a message.
-const ENDS: [&str; 3] = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
+pub(super) const ENDS: [&str; 3] =
+    ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"];
 /// Control tokens of the families here that end an answer whatever the keys say, as in llama.cpp.
-const END_WORDS: [&str; 5] = ["<|eot_id|>", "<|im_end|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>"];
+pub(super) const END_WORDS: [&str; 5] = ["<|eot_id|>", "<|im_end|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>"];
 
 /// Keys of the tokenizer that are read, or that change no tokens here. Numbers of tokens with other uses end in `_token_id`.
 const READ: [&str; 6] = ["model", "pre", "tokens", "token_type", "merges", "add_bos_token"];
 /// Keys that may be false alone.
 const FALSE: [&str; 4] = ["add_eos_token", "add_sep_token", "add_space_prefix", "remove_extra_whitespaces"];
 /// Most merges. The largest known vocabularies have half a million.
-const MERGES: usize = 1 << 21;
+pub(super) const MERGES: usize = 1 << 21;
 
 /// The tokenizer of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,9 +77,8 @@ impl Vocabulary {
             None => return Err(wrong("tokenizer.ggml.model is missing")),
         }
         let pre = values.text("tokenizer.ggml.pre")?.unwrap_or_default();
-        let splitting = SPLITTINGS.iter().find(|one| one.names.contains(&pre)).ok_or_else(|| {
-            let known: Vec<&str> = SPLITTINGS.iter().flat_map(|one| one.names).copied().collect();
-            wrong(format!("tokenizer.ggml.pre is `{}`; {} are known", shown(pre), known.join(", ")))
+        let splitting = Splitting::named(pre).ok_or_else(|| {
+            wrong(format!("tokenizer.ggml.pre is `{}`; {} are known", shown(pre), Splitting::names().join(", ")))
         })?;
         let tokens = values.texts("tokenizer.ggml.tokens")?.ok_or_else(|| wrong("tokenizer.ggml.tokens is missing"))?;
         let merges = values.texts("tokenizer.ggml.merges")?.unwrap_or_default();
@@ -239,14 +200,6 @@ struct Numbered<'a>(&'a [String]);
 impl Serialize for Numbered<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().zip(0u32..))
-    }
-}
-
-impl Splitting {
-    fn steps(&self) -> Vec<Value> {
-        let split = |pattern: &&str| json!({ "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated", "invert": false });
-        let bytes = json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false });
-        self.patterns.iter().map(split).chain([bytes]).collect()
     }
 }
 
