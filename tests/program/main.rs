@@ -50,6 +50,7 @@ mod gallery;
 mod help;
 mod hidden_rules;
 mod hostile_models;
+mod hub_models;
 mod judged_turns;
 mod kept_weights;
 mod learn;

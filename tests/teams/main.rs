@@ -58,6 +58,7 @@ impl Team {
         let mut command = Command::new(env!("CARGO_BIN_EXE_clawhost"));
         command.args(arguments).current_dir(self.place.path()).env("CLAWHOST_HOME", self.data());
         // No credentials of this machine.
+        command.env("HF_HUB_CACHE", self.path("hub"));
         command.env("DOCKER_CONFIG", self.path("docker")).env_remove("CLAWHOST_REGISTRY").stdin(Stdio::null());
         command
     }

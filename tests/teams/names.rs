@@ -109,6 +109,8 @@ fn modules_are_listed_and_searched() {
     assert_eq!(names(&team.json(&["list", "--from", &registry])), ["shop/exact"]);
     assert_eq!(names(&team.json(&["search", "REWARD", "share", "--from", &registry])), ["shop/exact"]);
     assert_eq!(names(&team.json(&["search", "environment", "--from", &registry])), [""; 0]);
+    let error = team.refused(&["model", "pull", "shop/exact", "--from", &registry], 2);
+    assert!(error.contains("an adapter") && names(&team.json(&["list"])).is_empty(), "{error}");
     team.json(&["add", "shop/exact", "--from", &registry, "--no-check"]);
     let listed = team.json(&["list"]);
     assert_eq!((&listed["modules"][0]["pinned"], &listed["modules"][0]["kind"]), (&"1.0.0".into(), &"reward".into()));
@@ -138,6 +140,16 @@ fn an_adapter_is_a_module_too() {
     let (named, there) = (weights(&["--adapter", "shop/tone@1"]), weights(&["--adapter", &folder]));
     assert_eq!(named, there);
     assert_ne!(named, weights(&[]));
+    let pulled = team.json(&["model", "pull", "shop/tone", "--from", &registry]);
+    let of_pulled = |name: &str| pulled["pulled"][name].clone();
+    assert_eq!((of_pulled("version"), of_pulled("settings")["rank"].clone()), ("1.0.0".into(), 2.into()));
+    let said = team.run(&["model", "pull", "shop/tone@1", "--from", &registry]);
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("`clawhost model chat MODEL --adapter shop/tone@1.0.0`"), "{said}");
+    let listed = team.json(&["model", "list"]);
+    let [one] = listed["models"].as_array().unwrap().as_slice() else { panic!("{listed}") };
+    assert_eq!([&one["name"], &one["kind"], &one["version"]], ["shop/tone", "adapter", "1.0.0"]);
+    assert!(std::path::Path::new(one["path"].as_str().unwrap()).is_file(), "{one}");
     let error = team.refused(&["model", "generate", &model, "x", "--adapter", "shop/exact"], 2);
     assert!(error.contains("shop/exact"), "{error}");
     // What is no adapter of PEFT is not published.

@@ -42,6 +42,7 @@ mod live;
 pub mod local_models;
 mod masked;
 mod mixing;
+mod model_folders;
 mod models;
 mod modules;
 mod no_runs;
@@ -97,6 +98,7 @@ pub use clawhost_gateway::{
 };
 pub use clawhost_learn::live::trials::ForgottenLessons;
 pub use clawhost_learn::memory::{InvalidScope, MemoryKind, Scope};
+pub use clawhost_model::HubCache;
 pub use clawhost_model::tokens::TextHost;
 pub use collect::{
     COLLECT_CONCURRENCY, COLLECT_MEMBERS, COLLECT_TIME, CollectReport, CollectRequest, Collected, GATEWAY_KEY_VARIABLE,
@@ -132,10 +134,9 @@ pub use live::{
     serve_live_weights, train_step,
 };
 pub use mixing::MixtureError;
-pub use models::{
-    MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions, folder_name, read_folder,
-};
-pub use modules::{AdapterFiles, ComponentHost, ModuleError, Modules, Project, adapter_files, pin_of};
+pub use model_folders::{find_model_folder, folder_name, read_folder};
+pub use models::{MODEL_TIMEOUT_SECONDS, ModelFactory, ModelSettings, RETRIES, ServedOptions};
+pub use modules::{AdapterFiles, ComponentHost, ModuleError, Modules, Project, PulledAdapter, adapter_files, pin_of};
 pub use no_runs::explain_no_runs;
 pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, Played, Rehearsal, Timing};
 pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial, is_interpreted};

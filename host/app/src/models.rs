@@ -3,6 +3,7 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
+use crate::model_folders::{folder_name, local_folder, read_folder};
 use crate::routers::{OpenRouter, RouterPlugins, router_name};
 use crate::tinker::{TinkerModel, TinkerVersion};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
@@ -15,12 +16,13 @@ use clawhost_learn::router::RewardRange;
 use clawhost_learning::{RoutingFailure, RoutingFailures};
 use clawhost_model::device::{Backend, ChildProber, Chosen, ComputeDevice, DeviceChoice, choose};
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{AdapterFolder, Dtype, LocalModel, ModelFolder, TokenCalls};
+use clawhost_model::{AdapterFolder, HubCache, LocalModel, TokenCalls};
 use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
     Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
 };
 use clawhost_run_config::{BudgetSpec, Grant, Key};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,6 +52,8 @@ pub struct ModelSettings {
     pub retries: u32,
     /// The folder of routers. `None`: there are none.
     pub routers: Option<PathBuf>,
+    /// Where models are found that are named as on the Hugging Face hub.
+    pub hub: HubCache,
 }
 
 impl Default for ModelSettings {
@@ -63,6 +67,7 @@ impl Default for ModelSettings {
             timeout_seconds: MODEL_TIMEOUT_SECONDS,
             retries: RETRIES,
             routers: None,
+            hub: HubCache::default(),
         }
     }
 }
@@ -99,34 +104,6 @@ impl ModelSettings {
         }
         Ok((device, chosen))
     }
-}
-
-/// Reads a model folder without opening the model.
-///
-/// # Errors
-/// It has no supported model.
-pub fn read_folder(
-    folder: &Path,
-    dtype: Option<Dtype>,
-    texts: &TextHost,
-    events: &dyn EventSink,
-) -> Result<ModelFolder, AppError> {
-    let shown = folder.display().to_string();
-    let of_folder = |error| RequestError::ModelFolder { folder: shown.clone(), error };
-    if !ModelFolder::is_one(folder).map_err(of_folder)? {
-        return Err(RequestError::NoModelFolder { folder: shown }.into());
-    }
-    let model = ModelFolder::read_as(folder, texts, dtype).map_err(of_folder)?;
-    if !model.ignored.is_empty() {
-        events.event(Event::Warning(Warning::SamplingIgnored { folder: shown, settings: model.ignored.clone() }));
-    }
-    Ok(model)
-}
-
-/// The name of a model, from its folder.
-pub fn folder_name(folder: &Path) -> String {
-    let named = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    named.unwrap_or_else(|| "local".to_owned())
 }
 
 /// The digest of the weights that answered, from the version of a local model: `WEIGHTS+FORMAT`.
@@ -173,11 +150,6 @@ pub struct ServedOptions {
 pub(crate) fn is_endpoint(spec: &str) -> bool {
     let is_one = |kind: &str| kind == "tinker" || Dialect::ALL.into_iter().any(|dialect| dialect.name() == kind);
     spec.split_once(':').is_some_and(|(kind, _)| is_one(kind))
-}
-
-/// The folder of a local model, from its text.
-pub(crate) fn local_folder(spec: &str) -> Option<&str> {
-    spec.strip_prefix("local:").filter(|folder| !folder.is_empty())
 }
 
 /// A policy model, and whether it reads system messages.
@@ -361,11 +333,25 @@ impl ModelFactory {
         Duration::from_secs(options.timeout_seconds.unwrap_or(self.settings.timeout_seconds))
     }
 
+    /// The text of a model with the folder in which it was found, if it is a local one.
+    ///
+    /// # Errors
+    /// As [`ModelSettings::model_folder`].
+    pub(crate) fn with_folder<'a>(&self, spec: &'a str) -> Result<Cow<'a, str>, AppError> {
+        match local_folder(spec) {
+            Some(folder) if !Path::new(folder).exists() => {
+                Ok(format!("local:{}", self.settings.model_folder(folder)?.display()).into())
+            }
+            _ => Ok(spec.into()),
+        }
+    }
+
     /// The local model of a folder. `number`: that of the weights in answers.
     pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
-        let model = read_folder(Path::new(folder), None, &self.settings.texts, events)?;
+        let folder = self.settings.model_folder(folder)?;
+        let model = read_folder(&folder, None, &self.settings.texts, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
-        Ok(model.open_version(number, &folder_name(Path::new(folder)), &device)?)
+        Ok(model.open_version(number, &folder_name(&folder), &device)?)
     }
 
     /// The policy model.

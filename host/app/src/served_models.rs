@@ -5,7 +5,8 @@ use crate::background::FormerWeights;
 use crate::events::EventSink;
 use crate::gateway_file::{GATEWAY_FILE, GatewayFile, ModelSection};
 use crate::live::LearnedPlace;
-use crate::models::{ModelFactory, ServedOptions, folder_name, is_endpoint, local_folder};
+use crate::model_folders::{folder_name, local_folder};
+use crate::models::{ModelFactory, ServedOptions, is_endpoint};
 use crate::own_models::OwnModels;
 use crate::routers::{LiveRouter, RouterPlugins, router_name};
 use crate::served_routers::{ServedRouter, ServedRouters};
@@ -209,7 +210,8 @@ impl ServedModels {
             let own = learned.as_ref().filter(|learned| is_called(alias, spec, &learned.alias));
             let version = version_at_service(spec, own);
             let options = ServedOptions { passes_key, version, ..ServedOptions::default() };
-            let spec = newest(spec, own);
+            let spec = factory.with_folder(spec)?;
+            let spec = newest(&spec, own);
             let (name, mut model) = OpenModel::new(&factory, &spec, &options, events)?;
             model.candidate = model.candidate.retried(retries);
             requested.push((alias.map_or(name, str::to_owned), model));
@@ -423,7 +425,8 @@ impl ServedModels {
             timeout_seconds: section.timeout_seconds,
             weights_number: 0,
         };
-        let spec = newest(spec, learned);
+        let spec = self.factory.with_folder(spec)?;
+        let spec = newest(&spec, learned);
         let (_, mut model) = OpenModel::new(&self.factory, &spec, &options, events)?;
         let candidate = model.candidate.retried(section.retries).priced(section.prices());
         model.candidate = candidate.reading(section.max_context_tokens);

@@ -113,7 +113,7 @@ impl TinkerModel {
         if !self.folder.join("config.json").exists() {
             return Err(RequestError::NoModelFolder { folder: shown }.into());
         }
-        let name = crate::models::folder_name(&self.folder);
+        let name = crate::model_folders::folder_name(&self.folder);
         let texts = ChatFolder::read(&self.folder, &name, &settings.texts);
         let texts = texts.map_err(|error| RequestError::ModelFolder { folder: shown.clone(), error })?;
         let sampling = &texts.format.sampling;

@@ -4,7 +4,7 @@ use crate::args::{Common, MachineArgs};
 use crate::exit::UsageError;
 use crate::subprocess;
 use clawhost_app::routers::routers_folder;
-use clawhost_app::{ConfirmedEndpoints, TextHost};
+use clawhost_app::{ConfirmedEndpoints, HubCache, TextHost};
 use clawhost_app::{HostSettings, ModelSettings, STORE_BYTES, Workspace, WorkspaceSettings, default_folder};
 use clawhost_core::StoreReader;
 use clawhost_registry::Location;
@@ -98,8 +98,14 @@ impl Context {
             timeout_seconds: endpoint.model_timeout.unwrap_or(usual.timeout_seconds),
             retries: endpoint.retries.unwrap_or(usual.retries),
             routers: Some(routers_folder(&self.folder()?)),
+            hub: hub_cache(),
         })
     }
+}
+
+/// The cache of Hugging Face's programs, which the environment names.
+pub(crate) fn hub_cache() -> HubCache {
+    HubCache::of_environment(|name| std::env::var_os(name), std::env::home_dir())
 }
 
 /// Where the texts of model folders are interpreted: in child processes of this program.

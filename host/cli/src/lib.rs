@@ -120,7 +120,7 @@ async fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Episodes(command) => episodes::run(context, &command).await,
         Command::Playbook(command) => playbook::run(context, &command).await,
         Command::Router(command) => router::run(context, &command).await,
-        Command::Model(command) => model::run(context, &command).await,
+        Command::Model(command) => model::run(context, command).await,
         Command::Endpoints(command) => endpoints::run(context, &command),
         Command::Keys(command) => keys::run(context, &command),
         Command::Memory(command) => memory::run(context, &command).await,

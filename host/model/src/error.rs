@@ -159,6 +159,14 @@ pub enum LocalModelError {
     /// A GGUF file cannot hold the model.
     #[error("a GGUF file cannot hold this model: {0}; export it as a folder")]
     Unheld(String),
+    /// A model that is named as the Hugging Face hub names it is not in the cache, or not as a whole.
+    #[error("{name}: {why}")]
+    Hub {
+        /// Its name.
+        name: String,
+        /// What is missing, and what to do.
+        why: String,
+    },
     /// A service that has the weights does not answer, or with something else.
     #[error(transparent)]
     Service(ModelError),
@@ -194,6 +202,7 @@ impl LocalModelError {
             Self::Adapter(_) => "adapter",
             Self::Samples(_) => "samples",
             Self::Unheld(_) => "gguf-unheld",
+            Self::Hub { .. } => "hub-cache",
             Self::Service(_) => "service",
         }
     }
@@ -212,7 +221,8 @@ impl LocalModelError {
             | Self::Template(_)
             | Self::TextLimit { .. }
             | Self::Adapter(_)
-            | Self::Unheld(_) => true,
+            | Self::Unheld(_)
+            | Self::Hub { .. } => true,
             Self::File { .. }
             | Self::Alphabet { .. }
             | Self::TextProcess(_)

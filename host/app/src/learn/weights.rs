@@ -2,7 +2,7 @@
 
 use super::turns;
 use crate::events::{Event, EventSink, Warning};
-use crate::models::{folder_name, local_folder, read_folder};
+use crate::model_folders::{folder_name, local_folder, read_folder};
 use crate::routers::{RoutedSection, described, router_file, router_name};
 use crate::session::Session;
 use crate::{AppError, ModelSettings, ModelSize, RequestError};
@@ -151,7 +151,7 @@ impl LearningModel {
     ) -> Result<Option<Self>, AppError> {
         let Some(weights) = spec.weights() else { return Ok(None) };
         let (alias, folder) = place(spec, machine)?;
-        let folder = Path::new(&folder);
+        let folder = &machine.model_folder(&folder)?;
         let iterations = turns::schedule(spec).iterations_of(Layer::Weights.name(), turns::iterations(spec));
         let settings = settings(spec, weights, iterations)?;
         let mut found = read_folder(folder, None, &machine.texts, events)?;
@@ -167,7 +167,8 @@ impl LearningModel {
         let (model, layer) = found.open_learning(&folder_name(folder), &settings, &device)?;
         found.sampling = wanted;
         let folder = weights.teacher.as_deref().filter(|_| weights.teacher_endpoint().is_none());
-        let teacher = folder.map(|place| local_teacher(Path::new(place), &found, machine, events)).transpose()?;
+        let teacher = folder.map(|place| local_teacher(&machine.model_folder(place)?, &found, machine, events));
+        let teacher = teacher.transpose()?;
         let before = model.engine().current().digest;
         Ok(Some(Self { found, settings, alias, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
     }

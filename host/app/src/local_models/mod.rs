@@ -6,6 +6,7 @@ mod describe;
 mod exchange;
 mod folder;
 mod generate;
+mod list;
 mod tuning;
 
 pub use chat::{Answered, ChatSettings, Conversation, Heard, Turn};
@@ -20,6 +21,7 @@ pub use describe::{ModelDescription, describe_model};
 pub use exchange::{Exchanged, ExchangedForm, Export, export_model, import_model};
 pub use folder::LocalSource;
 pub use generate::{GenerateRequest, GeneratedText, GeneratedTexts, TextGenerator, TextSink};
+pub use list::{ListedKind, ListedModel, list_models};
 pub use tuning::{
     ExampleCounts, TUNE_ADAPTER_RATE, TUNE_BATCH, TUNE_BETA, TUNE_EPOCHS, TUNE_HELD_OUT, TUNE_LABEL_WEIGHT,
     TUNE_PREFERENCE_SHARE, TUNE_RATE, TuneData, TuneObjective, TuneReport, TuneRequest, TunedEpoch, tune,

@@ -8,7 +8,7 @@ mod error;
 mod host;
 mod project;
 
-pub use adapter::{AdapterFiles, adapter_files};
+pub use adapter::{AdapterFiles, PulledAdapter, adapter_files};
 pub use error::ModuleError;
 pub use host::ComponentHost;
 pub use project::Project;

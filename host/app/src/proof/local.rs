@@ -7,7 +7,7 @@ use super::verify::VerifyRequest;
 use crate::drivers::drivers;
 use crate::events::EventSink;
 use crate::learn::learned_by;
-use crate::models::{folder_name, local_folder, read_folder};
+use crate::model_folders::{folder_name, local_folder, read_folder};
 use crate::{AppError, ModelSettings};
 use clawhost_bundle::EntryName;
 use clawhost_core::{Discrepancy, Llm, LlmIdentity};
@@ -66,7 +66,7 @@ pub(super) fn local_models(
         Ok(model.open(&there.model, &settings.open_device(model.config.parameters(), events)?)?)
     };
     for folder in &request.models {
-        let mut model = read_folder(Path::new(folder), None, &settings.texts, events)?;
+        let mut model = read_folder(&settings.model_folder(folder)?, None, &settings.texts, events)?;
         if let Some((spec, weights)) = trained {
             // As learning opens it.
             model.sampling = Sampling::default();

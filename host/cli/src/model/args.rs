@@ -46,6 +46,17 @@ pub(crate) enum ModelCommand {
     },
     /// Export a model for transformers, with its adapter for PEFT, or merged; or, as FILE.gguf, for llama.cpp
     Export(ExportArgs),
+    /// List the models in the Hugging Face cache, and the adapters that were pulled
+    List,
+    /// Pull an adapter (PEFT, LoRA) from a registry. Its signatures are checked as those of every module
+    Pull {
+        /// The module: TEAM/NAME, with @VERSION behind it if you like
+        #[arg(value_name = "MODULE")]
+        module: String,
+        /// The registry: oci://HOST/PATH or file:FOLDER [default: --registry]
+        #[arg(long, value_name = "REGISTRY")]
+        from: Option<String>,
+    },
     /// List the versions of weights that learned from live sessions
     Log {
         /// The alias of the model [default: all]
@@ -67,6 +78,21 @@ pub(crate) enum ModelCommand {
         #[arg(long)]
         confirm: bool,
     },
+}
+
+impl ModelCommand {
+    /// The folder of the model that it reads. `None`: it reads none.
+    pub(super) fn folder_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::Info { folder, .. } => Some(folder),
+            Self::Generate(arguments) => Some(&mut arguments.folder),
+            Self::Chat(arguments) => Some(&mut arguments.folder),
+            Self::Tune(arguments) => Some(&mut arguments.folder),
+            Self::Import { source, .. } => Some(source),
+            Self::Export(arguments) => Some(&mut arguments.source),
+            Self::Init(_) | Self::List | Self::Pull { .. } | Self::Log { .. } | Self::Rollback { .. } => None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `clawhost model`: creates, describes, runs, tunes, imports and exports local models, and rolls back what they learned live.
+//! `clawhost model`: creates, lists, describes, runs, tunes, pulls, imports and exports local models, and rolls back what they learned live.
 
 mod adapter;
 mod args;
@@ -7,21 +7,26 @@ mod exchange;
 mod generate;
 mod info;
 mod init;
+mod list;
+mod pull;
 mod tune;
 mod versions;
 
 pub(crate) use args::ModelCommand;
 
 use crate::args::MachineArgs;
-use crate::context::Context;
+use crate::context::{Context, hub_cache};
 use crate::device::DeviceOption;
 use crate::exit::Exit;
 use crate::terminal::Progress;
 use adapter::Located;
-use clawhost_app::{Event, EventSink, ModelSettings, Warning};
+use clawhost_app::{Event, EventSink, ModelSettings, Warning, find_model_folder};
 
-pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Result<Exit> {
-    match command {
+pub(crate) async fn run(context: &Context, mut command: ModelCommand) -> anyhow::Result<Exit> {
+    if let Some(folder) = command.folder_mut() {
+        *folder = find_model_folder(&hub_cache(), folder)?;
+    }
+    match &command {
         ModelCommand::Init(arguments) => init::init(context, arguments),
         ModelCommand::Info { folder, kept } => info::info(context, folder, kept.dtype()),
         ModelCommand::Generate(arguments) => generate::generate(context, arguments).await,
@@ -35,6 +40,8 @@ pub(crate) async fn run(context: &Context, command: &ModelCommand) -> anyhow::Re
             let adapter = Located::find(context, arguments.adapter.as_deref()).await?;
             exchange::export(context, arguments, adapter.folder())
         }
+        ModelCommand::List => list::list(context).await,
+        ModelCommand::Pull { module, from } => pull::pull(context, module, from.as_deref()).await,
         ModelCommand::Log { alias } => versions::log(context, alias.as_deref()),
         ModelCommand::Rollback { alias, to, scope, confirm } => {
             versions::roll_back(context, (alias, scope.as_ref()), *to, *confirm)

@@ -25,21 +25,21 @@ fn row(label: &str) -> String {
 }
 
 /// A module as on a command line: without a team it is of the default team.
-fn request(text: &str) -> Result<ModuleRequest, AppError> {
+pub(crate) fn request(text: &str) -> Result<ModuleRequest, AppError> {
     let name = text.split('@').next().unwrap_or_default();
     let with_team = if name.contains('/') { text.to_owned() } else { format!("{DEFAULT_TEAM}/{text}") };
     Ok(ModuleRequest::from_str(&with_team).map_err(ModuleError::from)?)
 }
 
 /// The registry that is named, or the usual one.
-fn registry(modules: &Modules, named: Option<&str>) -> Result<Location, AppError> {
+pub(crate) fn registry(modules: &Modules, named: Option<&str>) -> Result<Location, AppError> {
     match named {
         Some(text) => Ok(text.parse()?),
         None => Ok(modules.registry().clone()),
     }
 }
 
-fn modules(context: &Context) -> anyhow::Result<Modules> {
+pub(crate) fn modules(context: &Context) -> anyhow::Result<Modules> {
     let registry = context.registry()?;
     Ok(Modules::new(&context.folder()?, registry.as_ref()))
 }

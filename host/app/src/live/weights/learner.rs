@@ -13,7 +13,7 @@ use super::step::{Aged, Stepped, shown};
 use super::tinker::TinkerBackend;
 use super::versions::{Beginning, Learned, LearnedPlace, WeightsVersion};
 use crate::gateway_file::GatewayFile;
-use crate::models::{folder_name, local_folder};
+use crate::model_folders::{folder_name, local_folder};
 use crate::served_models::{LearnedModel, configured_model, key_of};
 use crate::tinker::TinkerModel;
 use crate::{AppError, RequestError, Workspace};
@@ -94,7 +94,7 @@ impl Training {
         })?;
         let (base, tinker) = match TinkerModel::of(&spec)? {
             Some(tinker) => (tinker.folder.clone(), Some(tinker)),
-            None => (local_folder(&spec).unwrap_or_default().into(), None),
+            None => (workspace.settings().models.model_folder(local_folder(&spec).unwrap_or_default())?, None),
         };
         let base = base.canonicalize().unwrap_or(base);
         let backend: Arc<dyn WeightsBackend> = match tinker {

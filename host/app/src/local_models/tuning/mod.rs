@@ -8,7 +8,7 @@ mod training;
 
 use super::SEED;
 use super::folder::check_empty;
-use crate::models::{folder_name, read_folder};
+use crate::model_folders::{folder_name, read_folder};
 use crate::{AppError, Event, EventSink, ModelSettings, RequestError, Warning};
 use clawhost_core::{Digest, StoreReader};
 use clawhost_learn::CheckpointKind;
