@@ -6,12 +6,12 @@ use super::*;
 use clawhost_bundle::EntryName;
 
 /// The claim of a run whose adapter learned, and the folder of its model.
-fn adapter_learned(bench: &Bench, seed: &str, test_pairs: &str) -> (String, PathBuf) {
+pub(super) fn adapter_learned(bench: &Bench, seed: &str, test_pairs: &str) -> (String, PathBuf) {
     learned(bench, &["--adapter-rank", "2", "--seed", seed, "--test-pairs", test_pairs])
 }
 
 /// The claim of a run whose weights learned, and the folder of its model.
-fn learned(bench: &Bench, more: &[&str]) -> (String, PathBuf) {
+pub(super) fn learned(bench: &Bench, more: &[&str]) -> (String, PathBuf) {
     let folder = model(bench, "model", 3);
     let plugin = format!("{}?talk=terse", bench.guest("env_guess"));
     let words = ["learn", &plugin, "--layer", "weights", "--model", &folder, "--rate", "0.01", "-q"];

@@ -16,6 +16,7 @@ mod compiled;
 mod guests;
 
 mod adapter;
+mod card;
 mod forging;
 mod honest;
 mod local;

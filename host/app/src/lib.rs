@@ -142,8 +142,8 @@ pub use outcome::{EpisodeBudget, Evaluated, Learned, LearnedWeights, ModelSize, 
 pub use plugin_folder::{FolderError, HERE, PluginFolder, TESTS, Trial, is_interpreted};
 pub use plugins::{keep_plugin, plugin_spec};
 pub use proof::{
-    Proof, ProofError, ProveRequest, Proved, ProvedAdapter, Sample, Signature, Statement, VERIFY_CONCURRENCY, Verified,
-    VerifyRequest, prove, verify,
+    Proof, ProofError, ProofSummary, ProveRequest, Proved, ProvedAdapter, Sample, Signature, Statement,
+    VERIFY_CONCURRENCY, Verified, VerifyRequest, proof_summary, prove, verify,
 };
 pub use replay::{
     Finding, REPLAY_CONCURRENCY, ReplayOf, ReplayReport, ReplayRequest, ReplayedRecords, ReplayedRun, Tally, replay,

@@ -1,10 +1,12 @@
 //! Import and export of models (transformers, llama.cpp) and adapters (PEFT, llama.cpp).
 
+use super::card::{self, Card};
 use super::folder::{LocalSource, check_empty, read};
+use crate::proof::{ProofError, ProofSummary, proof_summary};
 use crate::{AppError, EventSink, RequestError, folder_name};
 use clawhost_core::Digest;
 use clawhost_model::tokens::TextHost;
-use clawhost_model::{GgufNumbers, LocalModelError, ModelFolder, Stored, digest};
+use clawhost_model::{AdapterFolder, GgufNumbers, HubCache, LocalModelError, ModelFolder, Stored, digest};
 use std::path::{Path, PathBuf};
 
 /// The ending of a target that becomes a GGUF file.
@@ -93,6 +95,8 @@ pub struct Export {
     pub numbers: GgufNumbers,
     /// Largest size of a weight file of a folder. `None`: one file.
     pub shard_bytes: Option<u64>,
+    /// A bundle of the run that learned the weights, for the card of a folder.
+    pub proof: Option<PathBuf>,
 }
 
 /// The number format of weights in a folder.
@@ -108,10 +112,11 @@ fn of_folder(numbers: GgufNumbers) -> Result<Stored, RequestError> {
 }
 
 /// Exports a model for transformers, with its adapter for PEFT, or merged; or, if the target ends in `.gguf`, for llama.cpp: one file with the model, or
-/// with the adapter alone unless it is merged.
+/// with the adapter alone unless it is merged. A folder has a model card.
 ///
 /// # Errors
-/// There is no such model, there is no adapter to merge, the target is not empty or cannot be written, or a GGUF file cannot hold the model.
+/// There is no such model, there is no adapter to merge, the target is not empty or cannot be written, a GGUF file cannot hold the model, or the proof is
+/// damaged or about other weights.
 pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged, AppError> {
     let Export { target, numbers, .. } = export;
     let is_gguf = target.extension().is_some_and(|ending| ending == GGUF);
@@ -121,6 +126,10 @@ pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged
     if is_gguf && export.shard_bytes.is_some() {
         return Err(RequestError::Target("a GGUF file is one file; leave out the size of shards".into()).into());
     }
+    if is_gguf && export.proof.is_some() {
+        return Err(RequestError::Target("a GGUF file has no model card for a proof; export a folder".into()).into());
+    }
+    let proof = export.proof.as_deref().map(proof_summary).transpose()?;
     if !is_gguf {
         of_folder(*numbers)?;
         check_empty(target, false)?;
@@ -128,6 +137,11 @@ pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged
     // Their texts are copied, and not interpreted.
     let source = LocalSource { folder: &export.source, adapter: export.adapter.as_deref(), dtype: None };
     let mut model = read(source, &TextHost::InProcess, events)?;
+    let learned = digest(&model.weights);
+    if let Some(there) = proof.as_ref().and_then(|proof| proof.weights).filter(|there| *there != learned) {
+        let (there, here) = (there.to_string(), learned.to_string());
+        return Err(ProofError::OtherWeights { there, here }.into());
+    }
     if export.merge {
         if !model.weights.has_adapter() {
             return Err(RequestError::NoAdapter { folder: export.source.display().to_string() }.into());
@@ -136,7 +150,9 @@ pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged
     }
     let form = match (is_gguf, model.weights.has_adapter()) {
         (false, _) => {
-            model.write_as(target, of_folder(*numbers)?, export.shard_bytes)?;
+            let stored = of_folder(*numbers)?;
+            model.write_as(target, stored, export.shard_bytes)?;
+            write_card(export, (&model, learned), stored, proof.as_ref())?;
             ExchangedForm::Folder
         }
         (true, has_adapter) => {
@@ -149,6 +165,32 @@ pub fn export_model(export: &Export, events: &dyn EventSink) -> Result<Exchanged
         }
     };
     Ok(Exchanged::of(&model, target, form))
+}
+
+/// Writes the card of an exported folder. `learned`: the digest of the weights before they were merged.
+fn write_card(
+    export: &Export,
+    (model, learned): (&ModelFolder, Digest),
+    stored: Stored,
+    proof: Option<&ProofSummary>,
+) -> Result<(), AppError> {
+    let weights = digest(&model.weights);
+    let adapter = model.weights.has_adapter().then(|| AdapterFolder::of(&model.weights, "")).transpose()?;
+    let of_adapter = || Some(AdapterFolder::read(export.adapter.as_deref()?).ok()?.base);
+    let base = HubCache::hub_name(&export.source).or_else(|| HubCache::hub_name(Path::new(&of_adapter()?)));
+    let name = folder_name(&export.source);
+    let card = Card {
+        name: &name,
+        base,
+        architecture: model.config.architecture.name(),
+        parameters: model.config.parameters(),
+        numbers: stored.name(),
+        weights,
+        adapter: adapter.map(|adapter| adapter.settings),
+        merged_from: export.merge.then_some(learned),
+        proof: export.proof.as_deref().map(card::proof_name).zip(proof),
+    };
+    card::write(&export.target, &card, export.proof.as_deref())
 }
 
 #[cfg(test)]
@@ -170,6 +212,7 @@ mod tests {
             merge: false,
             numbers: GgufNumbers::F32,
             shard_bytes: None,
+            proof: None,
         };
         assert_eq!(export_model(&export, &Silent).unwrap().weights, created.weights);
         let refused = |export: &Export, expect: &str| {
@@ -186,6 +229,11 @@ mod tests {
             "a GGUF file is one file; leave out the size of shards",
         );
         refused(&to("a.gguf"), "a GGUF file cannot hold this model: its tokenizer is of the kind WordLevel");
+        let proof = Some(folder.path().join("no.claw"));
+        refused(&Export { proof: proof.clone(), ..to("c.gguf") }, "a GGUF file has no model card for a proof");
+        assert!(export_model(&Export { proof, ..to("c") }, &Silent).is_err());
+        let card = std::fs::read_to_string(export.target.join("README.md")).unwrap();
+        assert!(card.contains(&created.weights.to_string()) && card.contains("The export had no proof"), "{card}");
         std::fs::write(folder.path().join("b.gguf"), "").unwrap();
         refused(&to("b.gguf"), "exists already; name a new file");
         let [nowhere, target] = ["nowhere", "x"].map(|name| folder.path().join(name));

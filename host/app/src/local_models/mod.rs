@@ -1,5 +1,6 @@
 //! Operations on local models in folders: create, describe, chat, complete, tune, import and export.
 
+mod card;
 mod chat;
 mod create;
 mod describe;

@@ -83,6 +83,16 @@ pub enum ProofError {
         /// The class of this one.
         here: String,
     },
+    /// A proof of other weights than those that are exported.
+    #[error(
+        "the proof is about the weights {there}, and those of the export are {here}; export what the run wrote last"
+    )]
+    OtherWeights {
+        /// The weights of the bundle.
+        there: String,
+        /// The weights of the export.
+        here: String,
+    },
     /// An entry that is not what its name says.
     #[error("{entry} of the bundle cannot be read: {why}")]
     Entry {

@@ -18,6 +18,7 @@ mod report;
 mod sample;
 mod signature;
 mod statistics;
+mod summary;
 mod verify;
 mod words;
 
@@ -27,4 +28,5 @@ pub use pack::{ProveRequest, Proved, prove};
 pub use report::{Proof, Statement, Verified};
 pub use sample::Sample;
 pub use signature::Signature;
+pub use summary::{ProofSummary, proof_summary};
 pub use verify::{VERIFY_CONCURRENCY, VerifyRequest, verify};

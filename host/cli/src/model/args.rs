@@ -380,6 +380,10 @@ pub(crate) struct ExportArgs {
     /// Largest size of a weight file, as 500MB or 5GB [default: one file]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_shard_size: Option<u64>,
+    /// A bundle of `clawhost prove` about the run that learned these weights: it is checked, copied to DIR, and the model card in
+    /// DIR/README.md says what it claims
+    #[arg(long, value_name = "BUNDLE")]
+    pub(crate) proof: Option<PathBuf>,
 }
 
 /// The number format of weights in files.

@@ -22,6 +22,7 @@ pub(super) fn export(context: &Context, arguments: &ExportArgs, adapter: Option<
         merge: arguments.merge,
         numbers,
         shard_bytes: arguments.max_shard_size,
+        proof: arguments.proof.clone(),
     };
     let exported = export_model(&export, &notes(context))?;
     tell(context, &exported, &format!("written as {}", numbers.name()))
