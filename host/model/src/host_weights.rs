@@ -75,25 +75,36 @@ impl HostMatrix {
         }
     }
 
-    /// Reads a row of `shape[1]` values. A row that is not there is left as it is.
-    pub(crate) fn read_row(&self, row: usize, to: &mut [f32]) {
-        let columns = self.shape[1];
-        match &self.kept {
-            Kept::Rows(values) => {
-                let found = values.get(row * columns..).unwrap_or_default();
-                to.iter_mut().zip(found).for_each(|(to, from)| *to = *from);
-            }
-            Kept::Laid(laid) if row < self.shape[0] => laid.row(row, to),
-            Kept::Laid(_) => {}
-        }
-    }
-
     /// The same values as f32, row by row.
     #[must_use]
     pub(crate) fn in_rows(&self) -> Self {
         match &self.kept {
             Kept::Rows(_) => self.clone(),
             Kept::Laid(laid) => Self::of_rows(self.shape, laid.rows().into()),
+        }
+    }
+
+    /// The same numbers, beside which learning computes: products with them round no inputs. The memory is shared.
+    #[must_use]
+    pub(crate) fn learnable(&self) -> Self {
+        match &self.kept {
+            Kept::Rows(_) => self.clone(),
+            Kept::Laid(laid) => {
+                laid.with_exact_inputs().map_or_else(|| self.clone(), |one| Self::laid_out(Arc::new(one)))
+            }
+        }
+    }
+
+    /// Reads a row of as many values as the matrix has columns. Rows that it does not have are zeros.
+    pub(crate) fn read_row(&self, row: usize, to: &mut [f32]) {
+        let [rows, columns] = self.shape;
+        match &self.kept {
+            Kept::Laid(laid) if row < rows => laid.row(row, to),
+            Kept::Rows(values) if row < rows => {
+                let found = values.get(row * columns..).unwrap_or_default();
+                to.iter_mut().zip(found).for_each(|(to, from)| *to = *from);
+            }
+            Kept::Rows(_) | Kept::Laid(_) => to.fill(0.0),
         }
     }
 
@@ -116,7 +127,7 @@ impl HostMatrix {
         out
     }
 
-    /// The digest of its values; of a matrix in [`Dtype::Int8`], of its codes and scales, because products with them have other results.
+    /// The digest of its values; of a matrix in [`Dtype::Int8`] that rounds inputs, of its codes and scales, because products with them have other results.
     fn digest(&self) -> Digest {
         match &self.kept {
             Kept::Rows(values) => {
@@ -213,13 +224,11 @@ impl HostDecoder {
         self.map(&mut |_, matrix| matrix.in_rows(), &mut |_, vector| vector.clone())
     }
 
-    /// The same model with matrices in [`Dtype::Int8`] as f32, row by row: learning compares what was answered with what it computes, and it computes without
-    /// rounding inputs.
+    /// The same model for learning beside its matrices: learning compares what was answered with what it computes, and it computes without rounding inputs.
+    /// Matrices in [`Dtype::Int8`] keep their numbers and their memory.
     #[must_use]
     pub(crate) fn learnable(&self) -> Self {
-        let matrix =
-            |matrix: &HostMatrix| if matrix.dtype() == Dtype::Int8 { matrix.in_rows() } else { matrix.clone() };
-        self.map(&mut |_, one| matrix(one), &mut |_, vector| vector.clone())
+        self.map(&mut |_, one| one.learnable(), &mut |_, vector| vector.clone())
     }
 
     /// Bytes of matrices that a copy row by row would not share.

@@ -14,13 +14,20 @@ pub(crate) fn of_weights(parameters: u64) -> u64 {
     parameters.saturating_mul(VALUE)
 }
 
-/// Bytes that learning needs beside the loaded weights: the layout for inference, two for training (one for each direction), gradients, and two
+/// Bytes that learning all weights needs beside the loaded ones: the layout for inference, two for training (one for each direction), gradients, and two
 /// moments. The values kept per sequence come on top; for large models they are small in comparison.
-pub(crate) fn of_learning(parameters: u64, learned: u64) -> u64 {
-    of_weights(parameters).saturating_mul(3).saturating_add(of_weights(learned).saturating_mul(3))
+pub(crate) fn of_learning(parameters: u64) -> u64 {
+    of_weights(parameters).saturating_mul(6)
 }
 
-/// Bytes that a step of weights that learn while they serve needs for states of its optimiser, beside [`of_learning`]: six numbers for each weight that
+/// Bytes that learning an adapter needs beside the loaded base, which both passes read as it is kept. `learned` weights of the adapter: their numbers, the
+/// layout for inference, two for training, gradients, and two moments. `merged` weights of matrices in f32, which answer with the adapter inside of them:
+/// those of the version that answers, those of the next one, and the rows that they are laid out from.
+pub(crate) fn of_learning_an_adapter(merged: u64, learned: u64) -> u64 {
+    of_weights(merged).saturating_mul(3).saturating_add(of_weights(learned).saturating_mul(7))
+}
+
+/// Bytes that a step of weights that learn while they serve needs for states of its optimiser, beside learning itself: six numbers for each weight that
 /// learns. A state is that weight with two moments, and there are two at once: bytes beside the numbers they become or were written from (when the state of
 /// the step before is read, when the step makes its snapshot, and when the new state is made for its version), or the snapshot beside the
 /// new weights and moments of an optimiser step.
@@ -163,7 +170,7 @@ mod tests {
     fn a_model_that_does_not_fit_is_refused_with_both_numbers() {
         check("a model", of_weights(1000)).unwrap();
         assert_eq!(of_states(10), 240);
-        let error = check("a model", of_learning(1 << 60, 1 << 60)).unwrap_err().to_string();
+        let error = check("a model", of_learning(1 << 60)).unwrap_err().to_string();
         #[cfg(target_os = "linux")]
         assert!(error.starts_with("a model needs 17179869184.0 GiB of memory, and "), "{error}");
     }

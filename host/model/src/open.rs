@@ -7,8 +7,8 @@ use crate::generate::{Engine, Version};
 use crate::tokens::TemplateArguments;
 use crate::train::{OptimizerSettings, Schedule, Trained, kept_by_a_pass};
 use crate::{
-    AdapterFolder, AdapterSettings, ChatFormat, HostDecoder, HostMatrix, Learned, LocalModel, LocalModelError,
-    ModelFolder, Overlong, Weight, WeightsLayer, digest, memory,
+    AdapterFolder, AdapterSettings, ChatFormat, Dtype, HostDecoder, Learned, LocalModel, LocalModelError, LowRank,
+    ModelFolder, Overlong, WeightsLayer, digest, memory,
 };
 use clawhost_learn::policy::{PolicyGradient, Updates};
 use std::sync::Arc;
@@ -144,12 +144,12 @@ impl ModelFolder {
             // Before the weights are copied row by row.
             let all = self.config.parameters();
             let rows = if self.weights.laid_bytes() > 0 { memory::of_weights(all) } else { 0 };
-            memory::check("learning", memory::of_learning(all, all).saturating_add(rows))?;
+            memory::check("learning", memory::of_learning(all).saturating_add(rows))?;
         }
         let (weights, trained) = self.beginning(learned)?;
         if device.is_processor() && learned != Learned::Full {
-            let (all, learned) = counted(&weights, trained);
-            memory::check("learning", memory::of_learning(all, learned))?;
+            let (merged, learned) = adapted(&weights);
+            memory::check("learning", memory::of_learning_an_adapter(merged, learned))?;
         }
         Ok((weights, trained))
     }
@@ -182,18 +182,26 @@ impl ModelFolder {
     /// # Errors
     /// The adapter's settings are invalid.
     pub fn step_bytes(&self, learned: Learned) -> Result<u64, LocalModelError> {
-        let (all, learned) = match learned {
-            Learned::Full => counted(&self.weights.merged(), Trained::Full),
-            Learned::Adapter(_) if self.weights.has_adapter() => counted(&self.weights, Trained::Adapters),
-            Learned::Adapter(adapter) => counted(&adapter.attach(&self.weights)?, Trained::Adapters),
+        let adapter = match learned {
+            Learned::Full => None,
+            Learned::Adapter(_) if self.weights.has_adapter() => Some(adapted(&self.weights)),
+            Learned::Adapter(adapter) => Some(adapted(&adapter.attach(&self.weights)?)),
         };
-        let parts = [
-            self.weights.laid_bytes(),
-            memory::of_weights(all),
-            memory::of_learning(all, learned),
-            memory::of_states(learned),
-            kept_by_a_pass(&self.config),
-        ];
+        let (all, passes) = (self.config.parameters(), kept_by_a_pass(&self.config));
+        let parts = match adapter {
+            // Laid out for inference, and row by row.
+            None => [
+                self.weights.laid_bytes(),
+                memory::of_weights(all),
+                memory::of_learning(all),
+                memory::of_states(all),
+                passes,
+            ],
+            Some((merged, learned)) => {
+                let learning = memory::of_learning_an_adapter(merged, learned);
+                [self.weights.bytes(), 0, learning, memory::of_states(learned), passes]
+            }
+        };
         Ok(parts.into_iter().fold(0, u64::saturating_add))
     }
 
@@ -206,15 +214,16 @@ impl ModelFolder {
     }
 }
 
-/// The numbers of all weights, and of those that learn.
-fn counted(weights: &HostDecoder, trained: Trained) -> (u64, u64) {
-    let values = |weight: &Weight<HostMatrix, Arc<[f32]>>| match weight {
-        Weight::Matrix(matrix) => matrix.count() as u64,
-        Weight::Vector(values) => values.len() as u64,
-    };
-    let all = weights.weights();
-    let learned = all.iter().filter(|(name, _)| trained.learns(name)).map(|(_, weight)| values(weight)).sum();
-    (all.iter().map(|(_, weight)| values(weight)).sum(), learned)
+/// Of a model with an adapter: the weights that its matrices in f32 are merged with, and those of the adapter.
+fn adapted(weights: &HostDecoder) -> (u64, u64) {
+    let projections = weights.blocks.iter().flat_map(|block| block.projections());
+    projections.fold((0, 0), |(merged, learned), (_, one)| match &one.adapter {
+        None => (merged, learned),
+        Some(LowRank { a, b, .. }) => {
+            let own = if one.weight.dtype() == Dtype::F32 { one.weight.count() as u64 } else { 0 };
+            (merged + own, learned + (a.count() + b.count()) as u64)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -229,23 +238,36 @@ mod tests {
         // Loaded, three layouts, gradients and two moments, and two states of three numbers.
         assert_eq!(folder.step_bytes(Learned::Full).unwrap(), bytes * (1 + 3 + 3 + 6) + passes);
         let adapter = AdapterSettings { rank: 2, ..AdapterSettings::default() };
-        let learned = counted(&adapter.attach(&folder.weights).unwrap(), Trained::Adapters).1 * 4;
-        assert!(learned > 0 && learned < bytes / 4);
-        let expect = (bytes + learned) * 4 + learned * (3 + 6) + passes;
+        let attached = adapter.attach(&folder.weights).unwrap();
+        let values = |matrix: &crate::HostMatrix| matrix.count() as u64 * 4;
+        let low = |one: &crate::Projection<_, _>| {
+            one.adapter.as_ref().map_or(0, |low: &LowRank<_>| values(&low.a) + values(&low.b))
+        };
+        let projections = || attached.blocks.iter().flat_map(|block| block.projections());
+        let learned: u64 = projections().map(|(_, one)| low(one)).sum();
+        let merged: u64 = projections().map(|(_, one)| values(&one.weight)).sum();
+        assert!(learned > 0 && learned < bytes / 4 && merged < bytes);
+        // The adapter's numbers, three layouts, gradients and two moments, and two states.
+        let expect = bytes + merged * 3 + learned * (7 + 6) + passes;
         assert_eq!(folder.step_bytes(Learned::Adapter(adapter)).unwrap(), expect);
         folder.check_step_memory(Learned::Full).unwrap();
+        // Matrices of 16 bits are in memory once.
+        let short = ModelFolder { weights: folder.weights.kept_as(Dtype::BF16).unwrap(), ..folder };
+        let expect = short.weights.bytes() + learned * (7 + 6) + passes;
+        assert_eq!(short.step_bytes(Learned::Adapter(adapter)).unwrap(), expect);
     }
 
     #[test]
     fn an_adapter_learns_beside_rounded_weights_as_beside_their_numbers() {
         let made = TinyModel::default().make().unwrap();
-        let rounded = ModelFolder { weights: made.weights.kept_as(crate::Dtype::Int8).unwrap(), ..made };
+        let rounded = ModelFolder { weights: made.weights.kept_as(Dtype::Int8).unwrap(), ..made };
         let learned = Learned::Adapter(AdapterSettings { rank: 2, ..AdapterSettings::default() });
         let before = rounded.before_learning(learned).unwrap();
         let base = before.weights.without_adapters();
         // What answers and what learns compute the same: inputs are not rounded.
-        assert_eq!(base.embedding.dtype(), crate::Dtype::F32);
-        assert_eq!(digest(&base), digest(&rounded.weights.kept_as(crate::Dtype::F32).unwrap()));
+        assert_eq!(base.embedding.dtype(), Dtype::Int8);
+        assert_eq!(digest(&base), digest(&rounded.weights.kept_as(Dtype::F32).unwrap()));
+        assert_ne!(digest(&base), digest(&rounded.weights));
         let full = rounded.before_learning(Learned::Full).unwrap();
         assert_eq!(digest(&full.weights), digest(&base));
     }

@@ -89,23 +89,34 @@ impl TokenMask {
 
     /// Sets the logits of tokens outside of the set to `never`, in a row of the whole vocabulary.
     pub fn exclude<T: Copy>(&self, logits: &mut [T], never: T) {
+        self.exclude_some(0, logits, never);
+    }
+
+    /// The same in a part of a row, which begins with the logit of the token `first`, a multiple of 32.
+    pub fn exclude_some<T: Copy>(&self, first: usize, logits: &mut [T], never: T) {
+        let listed = |tokens: &[u32]| -> Vec<usize> {
+            let from = tokens.partition_point(|token| (*token as usize) < first);
+            let tokens = tokens.get(from..).unwrap_or_default().iter().map(|token| *token as usize - first);
+            tokens.take_while(|place| *place < logits.len()).collect()
+        };
         match &self.tokens {
             Tokens::Only(tokens) => {
                 let mut from = 0;
-                for token in tokens {
-                    let until = (*token as usize).min(logits.len());
-                    logits.get_mut(from..until).into_iter().for_each(|between| between.fill(never));
-                    from = until + 1;
+                for place in listed(tokens) {
+                    logits.get_mut(from..place).into_iter().for_each(|between| between.fill(never));
+                    from = place + 1;
                 }
                 logits.get_mut(from..).into_iter().for_each(|rest| rest.fill(never));
             }
             Tokens::AllBut(tokens) => {
-                for token in tokens {
-                    logits.get_mut(*token as usize).into_iter().for_each(|logit| *logit = never);
+                for place in listed(tokens) {
+                    logits.get_mut(place).into_iter().for_each(|logit| *logit = never);
                 }
-                logits.get_mut(self.vocabulary..).into_iter().for_each(|rest| rest.fill(never));
+                let behind = self.vocabulary.saturating_sub(first);
+                logits.get_mut(behind..).into_iter().for_each(|rest| rest.fill(never));
             }
             Tokens::Bits(words) => {
+                let words = words.get(first / 32..).unwrap_or_default();
                 for (word, row) in words.iter().zip(logits.chunks_mut(32)) {
                     for (place, logit) in row.iter_mut().enumerate() {
                         if word >> place & 1 == 0 {
@@ -139,6 +150,11 @@ mod tests {
             for token in 0..vocabulary as u32 + 5 {
                 let is_in = tokens.contains(&token);
                 prop_assert_eq!((mask.allows(token), logits[token as usize].is_finite()), (is_in, is_in), "{}", token);
+            }
+            for first in (0..vocabulary).step_by(32) {
+                let mut part = vec![1.0f32; 64.min(vocabulary + 5 - first)];
+                mask.exclude_some(first, &mut part, f32::NEG_INFINITY);
+                prop_assert_eq!(&part[..], &logits[first..first + part.len()], "from {}", first);
             }
         }
     }

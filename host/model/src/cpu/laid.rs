@@ -5,18 +5,28 @@
 use super::half_panels::{Bf16, F16, Half, HalfProduct};
 use super::int8_panels::{BLOCK, Inputs, Int8Panels, Int8Product, PANEL_BLOCK, TooLarge, block_of, put_block};
 use super::panels::{LANES, Panels, WORTH_THREADS, panel_values};
+use super::unpacked::{BackProduct, ForwardProduct, Halves, Scaled, Singles, Weights};
 use crate::host_weights::{are_short, digested};
 use crate::{Dtype, LocalModelError};
 use clawhost_core::Digest;
 use rayon::prelude::*;
 use std::marker::PhantomData;
+use std::sync::{Arc, OnceLock};
 
 /// A matrix `[outputs, inputs]`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Laid {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     values: Values,
+    /// Of the values, once it was asked for: each version of weights that learn beside this matrix asks again.
+    digest: OnceLock<Digest>,
+}
+
+impl PartialEq for Laid {
+    fn eq(&self, other: &Self) -> bool {
+        (self.outputs, self.inputs) == (other.outputs, other.inputs) && self.values == other.values
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +34,17 @@ enum Values {
     F32(Panels),
     BF16(Vec<u16>),
     F16(Vec<u16>),
-    Int8(Int8Panels),
+    /// Shared by a matrix that rounds inputs and the one that learning has of it, which does not.
+    Int8(Arc<Int8Panels>, Beside),
+}
+
+/// What numbers of 8 bits are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Beside {
+    /// Inputs that are rounded to 8 bits, too.
+    Rounded,
+    /// Inputs as they are.
+    Exact,
 }
 
 /// A value that the format cannot hold.
@@ -55,9 +75,13 @@ impl Laid {
             Dtype::F32 => Values::F32(Panels::zeros(outputs, inputs)),
             Dtype::BF16 => Values::BF16(halves()),
             Dtype::F16 => Values::F16(halves()),
-            Dtype::Int8 => Values::Int8(Int8Panels::zeros(outputs, inputs)),
+            Dtype::Int8 => Values::Int8(Arc::new(Int8Panels::zeros(outputs, inputs)), Beside::Rounded),
         };
-        Self { outputs, inputs, values }
+        Self::new([outputs, inputs], values)
+    }
+
+    fn new([outputs, inputs]: [usize; 2], values: Values) -> Self {
+        Self { outputs, inputs, values, digest: OnceLock::new() }
     }
 
     /// A matrix of these values, row by row.
@@ -71,21 +95,36 @@ impl Laid {
     }
 
     /// The same in f32, which holds every value.
-    pub(crate) fn of_f32([outputs, inputs]: [usize; 2], rows: &[f32]) -> Self {
-        Self { outputs, inputs, values: Values::F32(Panels::of_rows(rows, [outputs, inputs])) }
+    pub(crate) fn of_f32(shape: [usize; 2], rows: &[f32]) -> Self {
+        Self::new(shape, Values::F32(Panels::of_rows(rows, shape)))
     }
 
-    /// The digest of the values, as [`digested`] writes them, row by row; of int8, of codes and scales.
+    /// A matrix that computes the bits of the same numbers in f32. `None`: this one does.
+    pub(crate) fn with_exact_inputs(&self) -> Option<Self> {
+        match &self.values {
+            Values::Int8(panels, Beside::Rounded) => {
+                Some(Self::new([self.outputs, self.inputs], Values::Int8(panels.clone(), Beside::Exact)))
+            }
+            Values::F32(_) | Values::BF16(_) | Values::F16(_) | Values::Int8(_, Beside::Exact) => None,
+        }
+    }
+
+    /// The digest of the values, as [`digested`] writes them, row by row; of int8 that rounds inputs, of codes and scales. Computed once.
     pub(crate) fn digest(&self) -> Digest {
-        if let Values::Int8(panels) = &self.values {
+        *self.digest.get_or_init(|| self.digest_of_values())
+    }
+
+    fn digest_of_values(&self) -> Digest {
+        if let Values::Int8(panels, Beside::Rounded) = &self.values {
             let scales: Vec<u8> = panels.scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
             return Digest::of_parts([&b"int8"[..], &panels.codes, &scales]);
         }
         let panels = self.outputs.div_ceil(LANES);
         let short = match &self.values {
             Values::BF16(_) => true,
-            Values::F32(_) | Values::F16(_) => (0..panels).all(|panel| are_short(&self.panel(panel))),
-            Values::Int8(_) => false,
+            Values::F32(_) | Values::F16(_) | Values::Int8(..) => {
+                (0..panels).all(|panel| are_short(&self.panel(panel)))
+            }
         };
         Digest::of_parts((0..panels).map(|panel| digested(&self.panel(panel), short)))
     }
@@ -96,7 +135,7 @@ impl Laid {
             Values::F32(_) => Dtype::F32,
             Values::BF16(_) => Dtype::BF16,
             Values::F16(_) => Dtype::F16,
-            Values::Int8(_) => Dtype::Int8,
+            Values::Int8(..) => Dtype::Int8,
         }
     }
 
@@ -123,6 +162,7 @@ impl Laid {
         read: impl Fn(usize, usize, &mut Vec<f32>) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
         let (inputs, panel) = (self.inputs, first / LANES);
+        self.digest = OnceLock::new();
         if inputs == 0 {
             return Ok(());
         }
@@ -136,7 +176,8 @@ impl Laid {
             Values::F32(panels) => panels.put(panel, count, of_panel),
             Values::BF16(to) => lay_halves(&mut to[panel * width..][..count * width], inputs, Bf16::narrow, of_panel),
             Values::F16(to) => lay_halves(&mut to[panel * width..][..count * width], inputs, F16::narrow, of_panel),
-            Values::Int8(to) => {
+            Values::Int8(to, _) => {
+                let to = Arc::make_mut(to);
                 let blocks = Int8Panels::blocks(inputs);
                 let codes = to.codes[panel * blocks * PANEL_BLOCK..].par_chunks_mut(blocks * PANEL_BLOCK);
                 let scales = to.scales[panel * blocks * LANES..].par_chunks_mut(blocks * LANES);
@@ -163,7 +204,9 @@ impl Laid {
         read: impl Fn(usize, usize) -> Result<([i8; BLOCK], u16), E> + Sync,
     ) -> Result<(), E> {
         let blocks = Int8Panels::blocks(self.inputs);
-        let Values::Int8(to) = &mut self.values else { return Ok(()) };
+        self.digest = OnceLock::new();
+        let Values::Int8(to, _) = &mut self.values else { return Ok(()) };
+        let to = Arc::make_mut(to);
         let panel = first / LANES;
         let codes = to.codes[panel * blocks * PANEL_BLOCK..].par_chunks_mut(blocks * PANEL_BLOCK);
         let scales = to.scales[panel * blocks * LANES..].par_chunks_mut(blocks * LANES);
@@ -190,7 +233,7 @@ impl Laid {
             Values::F32(panels) => panels.row(row, to),
             Values::BF16(from) => halves(from, Bf16::wide, to),
             Values::F16(from) => halves(from, F16::wide, to),
-            Values::Int8(from) => from.row(row, self.inputs, to),
+            Values::Int8(from, _) => from.row(row, self.inputs, to),
         }
     }
 
@@ -210,7 +253,7 @@ impl Laid {
         match &self.values {
             Values::BF16(from) => halves::<Bf16>(&from[panel * width..(panel + 1) * width], (rows, inputs), &mut to),
             Values::F16(from) => halves::<F16>(&from[panel * width..(panel + 1) * width], (rows, inputs), &mut to),
-            Values::F32(_) | Values::Int8(_) => {
+            Values::F32(_) | Values::Int8(..) => {
                 to.chunks_exact_mut(inputs.max(1)).enumerate().for_each(|(row, to)| self.row(panel * LANES + row, to));
             }
         }
@@ -234,8 +277,8 @@ impl Laid {
         }
         let rounded = match &self.values {
             Values::F32(panels) => return panels.multiply(x, out, threads),
-            Values::BF16(_) | Values::F16(_) => None,
-            Values::Int8(_) => Some(Inputs::of(x, self.inputs)),
+            Values::BF16(_) | Values::F16(_) | Values::Int8(_, Beside::Exact) => None,
+            Values::Int8(_, Beside::Rounded) => Some(Inputs::of(x, self.inputs)),
         };
         let panels = self.outputs.div_ceil(LANES);
         let product = |first: usize, count: usize, outputs: usize, out: &mut [f32]| {
@@ -286,7 +329,7 @@ impl Laid {
                 let panels = &all[first * width..(first + count) * width];
                 arch.dispatch(HalfProduct::<F16> { x, inputs: self.inputs, panels, outputs, out, of: PhantomData });
             }
-            (Values::Int8(all), Some(inputs)) => {
+            (Values::Int8(all, _), Some(inputs)) => {
                 let blocks = inputs.blocks;
                 let codes = &all.codes[first * blocks * PANEL_BLOCK..(first + count) * blocks * PANEL_BLOCK];
                 let scales = &all.scales[first * blocks * LANES..(first + count) * blocks * LANES];
@@ -295,7 +338,53 @@ impl Laid {
                 let Err(product) = super::int8_x86::compute(product) else { return };
                 arch.dispatch(product);
             }
-            (Values::F32(_) | Values::Int8(_), _) => {}
+            (Values::Int8(all, _), None) => {
+                let weights = Scaled::of(all, self.inputs);
+                arch.dispatch(ForwardProduct { weights, x, inputs: self.inputs, first, outputs, out });
+            }
+            (Values::F32(all), _) => all.part(x, first, outputs, out),
+        }
+    }
+
+    /// Rows times some outputs of the transposed matrix, on the current thread: `x` is `[rows, inputs]`, `out` becomes `[rows, count]`. `first` is a
+    /// multiple of [`LANES`].
+    pub(crate) fn multiply_some(&self, x: &[f32], (first, count): (usize, usize), out: &mut [f32]) {
+        let rounded = match &self.values {
+            Values::Int8(_, Beside::Rounded) => Some(Inputs::of(x, self.inputs)),
+            _ => None,
+        };
+        self.product(x, rounded.as_ref(), first / LANES, count.div_ceil(LANES), count, out);
+    }
+
+    /// Adds the product of rows with the matrix, not transposed, on the current thread: `dy` is `[rows, outputs]`, `out` `[rows, inputs]`. Inputs are
+    /// never rounded: it is the gradient of what is computed in f32.
+    pub(crate) fn add_back(&self, dy: &[f32], out: &mut [f32]) {
+        self.add_back_some(dy, self.outputs, (0, self.outputs), out);
+    }
+
+    /// The same for some outputs: a row of `dy` begins with their gradients, and `stride` is the distance between its rows. `first` is a multiple of
+    /// [`LANES`].
+    pub(crate) fn add_back_some(&self, dy: &[f32], stride: usize, outputs: (usize, usize), out: &mut [f32]) {
+        let inputs = self.inputs;
+        if inputs == 0 || outputs.1 == 0 {
+            return;
+        }
+        fn compute<W: Weights>(
+            weights: W,
+            inputs: usize,
+            outputs: (usize, usize),
+            dy: (&[f32], usize),
+            out: &mut [f32],
+        ) {
+            let (dy, stride) = dy;
+            pulp::Arch::new().dispatch(BackProduct { weights, inputs, outputs, dy, stride, out });
+        }
+        let dy = (dy, stride);
+        match &self.values {
+            Values::F32(all) => compute(Singles { values: all.values(), inputs }, inputs, outputs, dy, out),
+            Values::BF16(all) => compute(Halves::<Bf16>::of(all, inputs), inputs, outputs, dy, out),
+            Values::F16(all) => compute(Halves::<F16>::of(all, inputs), inputs, outputs, dy, out),
+            Values::Int8(all, _) => compute(Scaled::of(all, inputs), inputs, outputs, dy, out),
         }
     }
 }
@@ -344,164 +433,4 @@ impl pulp::NullaryFnOnce for RoundedRows<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host_weights::Stream;
-
-    fn random(count: usize, name: &str) -> Vec<f32> {
-        let mut stream = Stream::of(3, name);
-        (0..count).map(|_| (stream.uniform() * 2.0 - 1.0) as f32).collect()
-    }
-
-    fn bits(values: &[f32]) -> Vec<u32> {
-        values.iter().map(|value| value.to_bits()).collect()
-    }
-
-    /// Shapes with and without a rest, in outputs, blocks and groups.
-    const SHAPES: [[usize; 2]; 7] = [[1, 1], [16, 32], [17, 33], [5, 70], [40, 64], [100, 96], [33, 130]];
-
-    #[test]
-    fn rows_that_are_written_are_read_back_as_the_format_keeps_them() {
-        for shape in SHAPES {
-            let rows = random(shape[0] * shape[1], "rows");
-            for dtype in Dtype::ALL {
-                let laid = Laid::of(dtype, shape, &rows).unwrap();
-                let expect: Vec<f32> = match dtype {
-                    Dtype::F32 => rows.clone(),
-                    Dtype::BF16 => rows.iter().map(|value| half::bf16::from_f32(*value).to_f32()).collect(),
-                    Dtype::F16 => rows.iter().map(|value| half::f16::from_f32(*value).to_f32()).collect(),
-                    Dtype::Int8 => {
-                        let row = |row: &[f32]| -> Vec<f32> {
-                            row.chunks(BLOCK)
-                                .flat_map(|block| {
-                                    let (codes, scale) = block_of(block).unwrap();
-                                    codes
-                                        .into_iter()
-                                        .take(block.len())
-                                        .map(move |code| f32::from(code) * F16::wide(scale))
-                                })
-                                .collect()
-                        };
-                        rows.chunks(shape[1]).flat_map(row).collect()
-                    }
-                };
-                assert_eq!(bits(&laid.rows()), bits(&expect), "{dtype:?} {shape:?}");
-                assert_eq!(laid.dtype(), dtype);
-                // In two pieces.
-                let mut pieces = Laid::zeros(dtype, shape);
-                let cut = (16 * shape[1]).min(rows.len());
-                pieces.put(0, &rows[..cut]).unwrap();
-                pieces.put(16, &rows[cut..]).unwrap();
-                assert!(pieces == laid, "{dtype:?} {shape:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_product_of_halves_has_the_bits_of_the_same_numbers_in_f32() {
-        for shape in SHAPES {
-            for dtype in [Dtype::BF16, Dtype::F16] {
-                let laid = Laid::of(dtype, shape, &random(shape[0] * shape[1], "weights")).unwrap();
-                let plain = Laid::of(Dtype::F32, shape, &laid.rows()).unwrap();
-                for rows in [1, 2, 5, 6, 7, 13] {
-                    let x = random(rows * shape[1], "x");
-                    let (mut found, mut right) = (vec![0.0; rows * shape[0]], vec![0.0; rows * shape[0]]);
-                    laid.multiply(&x, &mut found, false);
-                    plain.multiply(&x, &mut right, false);
-                    assert_eq!(bits(&found), bits(&right), "{dtype:?} {shape:?} {rows}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_product_of_int8_sums_whole_numbers_block_by_block() {
-        for shape in SHAPES {
-            let [outputs, inputs] = shape;
-            let weights = random(outputs * inputs, "weights");
-            let laid = Laid::of(Dtype::Int8, shape, &weights).unwrap();
-            let exact = laid.rows();
-            for rows in [1, 2, 3, 4, 5, 8, 11, 17] {
-                let x = random(rows * inputs, "x");
-                let mut found = vec![0.0; rows * outputs];
-                laid.multiply(&x, &mut found, false);
-                // As the definition says, one number after the other.
-                let rounded = Inputs::of(&x, inputs);
-                for row in 0..rows {
-                    for output in 0..outputs {
-                        let mut sum = 0.0f32;
-                        for (block, weights) in
-                            weights[output * inputs..(output + 1) * inputs].chunks(BLOCK).enumerate()
-                        {
-                            let (codes, scale) = block_of(weights).unwrap();
-                            let at = row * rounded.blocks + block;
-                            let x: Vec<i8> = rounded.codes[at]
-                                .iter()
-                                .flat_map(|four| four.to_le_bytes().map(u8::cast_signed))
-                                .collect();
-                            let whole: i32 =
-                                codes.iter().zip(&x).map(|(code, x)| i32::from(*code) * i32::from(*x)).sum();
-                            sum = (whole as f32).mul_add(F16::wide(scale) * rounded.scales[at], sum);
-                        }
-                        assert_eq!(found[row * outputs + output].to_bits(), sum.to_bits(), "{shape:?} {rows}");
-                        let plain: f64 = (0..inputs)
-                            .map(|i| f64::from(exact[output * inputs + i]) * f64::from(x[row * inputs + i]))
-                            .sum();
-                        assert!((plain - f64::from(sum)).abs() < 0.004 * inputs as f64, "{plain} {sum}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn both_kernels_of_int8_give_equal_bits() {
-        for shape in SHAPES {
-            let laid = Laid::of(Dtype::Int8, shape, &random(shape[0] * shape[1], "weights")).unwrap();
-            let Values::Int8(panels) = &laid.values else { panic!("kept as int8") };
-            for rows in [1, 2, 3, 9] {
-                let inputs = Inputs::of(&random(rows * shape[1], "x"), shape[1]);
-                let product = |out| Int8Product {
-                    inputs: &inputs,
-                    codes: &panels.codes,
-                    scales: &panels.scales,
-                    outputs: shape[0],
-                    out,
-                };
-                let mut plain = vec![0.0; rows * shape[0]];
-                pulp::Arch::new().dispatch(product(&mut plain));
-                #[cfg(target_arch = "x86_64")]
-                {
-                    let mut fast = vec![0.0; rows * shape[0]];
-                    if super::super::int8_x86::compute(product(&mut fast)).is_ok() {
-                        assert_eq!(bits(&fast), bits(&plain), "{shape:?} {rows}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn threads_and_other_rows_change_no_bit() {
-        let shape = [2048, 512];
-        for dtype in Dtype::ALL {
-            let laid = Laid::of(dtype, shape, &random(shape[0] * shape[1], "weights")).unwrap();
-            let x = random(9 * shape[1], "x");
-            let mut all = vec![0.0; 9 * shape[0]];
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-            pool.install(|| laid.multiply(&x, &mut all, true));
-            for row in 0..9 {
-                let mut alone = vec![0.0; shape[0]];
-                laid.multiply(&x[row * shape[1]..(row + 1) * shape[1]], &mut alone, false);
-                assert_eq!(bits(&alone), bits(&all[row * shape[0]..(row + 1) * shape[0]]), "{dtype:?} {row}");
-            }
-        }
-    }
-
-    #[test]
-    fn values_that_a_format_cannot_hold_are_refused() {
-        for (dtype, value) in [(Dtype::F16, 1e6), (Dtype::Int8, 1e9)] {
-            assert_eq!(Laid::of(dtype, [1, 1], &[value]), Err(Unkept(value)), "{dtype:?}");
-        }
-    }
-}
+mod tests;

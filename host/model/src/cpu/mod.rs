@@ -16,6 +16,7 @@ mod int8_x86;
 mod laid;
 mod panels;
 mod rotary_table;
+mod unpacked;
 pub(crate) mod training;
 
 #[cfg(test)]

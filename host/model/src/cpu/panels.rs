@@ -86,6 +86,18 @@ impl Panels {
         Self { outputs, inputs, values: vec![0.0; panel_values(outputs, inputs)] }
     }
 
+    /// The weights, panel by panel, input by input.
+    pub(super) fn values(&self) -> &[[f32; LANES]] {
+        self.values.as_chunks::<LANES>().0
+    }
+
+    /// Rows times some panels, from `first` on, of which `outputs` are used; `out` is `[rows, outputs]`. On the current thread.
+    pub(super) fn part(&self, x: &[f32], first: usize, outputs: usize, out: &mut [f32]) {
+        let inputs = self.inputs;
+        let panels = &self.values[first * inputs * LANES..(first + outputs.div_ceil(LANES)) * inputs * LANES];
+        pulp::Arch::new().dispatch(Product::<false> { x, inputs, panels, outputs, out });
+    }
+
     /// Writes panels from this one on, with the rows that `of_panel` gives for each.
     pub(super) fn put<E: Send>(
         &mut self,
@@ -156,7 +168,7 @@ impl Panels {
     }
 
     /// The same on the current thread. With `ADD`, the result is added to `out`.
-    pub(super) fn product<const ADD: bool>(&self, x: &[f32], out: &mut [f32]) {
+    pub(crate) fn product<const ADD: bool>(&self, x: &[f32], out: &mut [f32]) {
         if self.inputs > 0 && self.outputs > 0 {
             let (inputs, outputs) = (self.inputs, self.outputs);
             pulp::Arch::new().dispatch(Product::<ADD> { x, inputs, panels: &self.values, outputs, out });
@@ -249,7 +261,21 @@ fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
 ) {
     let inputs = panel.len();
     let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * inputs..(row + 1) * inputs]);
-    let mut sums = [[simd.splat_f32s(0.0); N]; R];
+    let sums = add_products(simd, rows, panel, [[simd.splat_f32s(0.0); N]; R]);
+    for row in 0..R {
+        put::<S, N, ADD>(simd, sums[row], &mut out[row * stride..][..width]);
+    }
+}
+
+/// Adds the products of `R` rows with one panel to sums, from the first input to the last. A row has a value for each input of the panel.
+#[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
+pub(super) fn add_products<S: pulp::Simd, const R: usize, const N: usize>(
+    simd: S,
+    rows: [&[f32]; R],
+    panel: &[[S::f32s; N]],
+    mut sums: [[S::f32s; N]; R],
+) -> [[S::f32s; N]; R] {
     for (input, weights) in panel.iter().enumerate() {
         for row in 0..R {
             let value = simd.splat_f32s(rows[row][input]);
@@ -258,9 +284,17 @@ fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
             }
         }
     }
-    for row in 0..R {
-        put::<S, N, ADD>(simd, sums[row], &mut out[row * stride..][..width]);
-    }
+    sums
+}
+
+/// Reads sums that [`put`] wrote, of which there may be fewer than [`LANES`].
+#[inline(always)]
+pub(super) fn take<S: pulp::Simd, const N: usize>(simd: S, from: &[f32]) -> [S::f32s; N] {
+    let mut all = [0.0f32; LANES];
+    all[..from.len()].copy_from_slice(from);
+    let mut sums = [simd.splat_f32s(0.0); N];
+    sums.iter_mut().zip(S::as_simd_f32s(&all).0).for_each(|(sum, value)| *sum = *value);
+    sums
 }
 
 /// Writes sums, or adds them.

@@ -6,6 +6,8 @@ use crate::cpu::{CpuModel, Work};
 use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig, TokenMask, digest, initial};
 use std::sync::Arc;
 
+mod frozen;
+
 fn sequences() -> Vec<Sequence> {
     let text = |length: u32, salt: u32| (0..length).map(|place| (place * 7 + salt * 11 + 3) % 61).collect::<Vec<u32>>();
     (0..9u32)
@@ -26,7 +28,7 @@ fn masked() -> Vec<Sequence> {
     };
     let one = |(number, sequence): (usize, Sequence)| {
         let masks = sequence.trained().iter().map(|place| mask(&sequence, *place)).collect();
-        if number % 2 == 0 { sequence.with_masks(masks).unwrap() } else { sequence }
+        if number.is_multiple_of(2) { sequence.with_masks(masks).unwrap() } else { sequence }
     };
     sequences().into_iter().enumerate().map(one).collect()
 }

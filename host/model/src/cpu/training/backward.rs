@@ -74,7 +74,7 @@ pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
 
     for ((projection, low), panels) in super::projections(weights).into_iter().zip(low).zip(low_panels) {
         if let Some(adapter) = &projection.adapter {
-            lay(low, adapter.a.rows.outputs, panels);
+            lay(low, adapter.a.shape()[0], panels);
         }
     }
 }

@@ -16,11 +16,7 @@ pub(super) fn forward(model: &TrainingModel, block: &mut Block) {
     let Block { text, layers, x, buffers, .. } = block;
     fit(x, rows * width);
     for (to, token) in x.chunks_exact_mut(width).zip(&text.tokens) {
-        let from = *token as usize * width;
-        match model.embedding.get(from..from + width) {
-            Some(from) => to.copy_from_slice(from),
-            None => to.fill(0.0),
-        }
+        model.embedding.read_row(*token as usize, to);
     }
     let normal = fit(&mut buffers.normal, rows * width);
     for (weights, kept) in model.weights.blocks.iter().zip(layers) {

@@ -12,8 +12,9 @@
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
 use super::backward::{lay, norm_back};
+use super::matrix::Matrix;
 use super::text::Target;
-use super::{Block, Both, Gradients, TrainingModel, each, fit};
+use super::{Block, Gradients, TrainingModel, each, fit, frozen_head};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, dot, exp, largest, normalise, sum};
 use crate::cpu::panels::add_outer_products;
@@ -21,12 +22,10 @@ use std::ops::Range;
 
 /// Rows of logits that one thread computes at once.
 const CHUNK: usize = 64;
-/// Logits that are in memory at once in the backward pass: 32 MiB.
+/// Logits that are in memory at once in the backward pass of a head that learns: 32 MiB.
 const LOGITS: usize = 1 << 23;
-
-fn head(model: &TrainingModel) -> Option<&Both> {
-    model.weights.head.as_ref()
-}
+/// A block keeps its memory of logits up to this number, 4 MiB: there are many blocks, and few compute at once.
+const KEPT_LOGITS: usize = 1 << 20;
 
 /// Log-probs and entropies of a block's targets. A row is multiplied with the head once for each of its targets.
 pub(super) fn score(model: &TrainingModel, block: &mut Block) {
@@ -40,11 +39,14 @@ pub(super) fn score(model: &TrainingModel, block: &mut Block) {
     let mut found = Vec::with_capacity(rows);
     for (number, (targets, hidden)) in text.targets.chunks(CHUNK).zip(hidden.chunks(CHUNK * width)).enumerate() {
         let logits = fit(&mut buffers.wide, targets.len() * vocabulary);
-        if let Some(head) = head(model) {
-            head.rows.product::<false>(hidden, logits);
+        if let Some(head) = &model.weights.head {
+            head.product::<false>(hidden, logits);
         }
-        text.exclude(number * CHUNK, logits, vocabulary);
+        text.exclude(number * CHUNK, logits, (0, vocabulary));
         pulp::Arch::new().dispatch(Score { targets, logits, vocabulary, softmax: wholes, found: &mut found });
+    }
+    if buffers.wide.len() > KEPT_LOGITS {
+        buffers.wide = Vec::new();
     }
     let mut found = found.into_iter();
     *scores = text.counts.iter().map(|count| (&mut found).take(*count).collect()).collect();
@@ -95,8 +97,35 @@ struct Chunk<'a> {
 /// Adds the gradients of the head and of the last norm. Leaves those with respect to the output of the last layer in
 /// the blocks.
 pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f32], to: &mut Gradients, threads: bool) {
+    match &model.weights.head {
+        Some(Matrix::Frozen(head)) => frozen_head::backward(head, blocks, wanted, threads),
+        Some(head @ Matrix::Learned { .. }) => backward_of_logits(model, head, blocks, wanted, to, threads),
+        None => return,
+    }
+    let width = model.config.width;
+    let epsilon = model.config.norm_epsilon as f32;
+    each(threads, blocks, |block| {
+        let Block { text, x, foretelling, hidden, buffers, of_vectors, .. } = block;
+        let slope = fit(&mut buffers.normal, hidden.len());
+        norm_back::<false>(foretelling, &model.weights.norm, epsilon, hidden, slope, &mut of_vectors.input_norm);
+        x.fill(0.0);
+        for (target, slope) in text.targets.iter().zip(slope.chunks_exact(width)) {
+            add(&mut x[target.row * width..][..width], slope);
+        }
+    });
+    blocks.iter().for_each(|block| add(&mut to.0.norm, &block.of_vectors.input_norm));
+}
+
+/// Adds the gradient of a head that learns, and replaces `hidden` by the gradient with respect to it.
+fn backward_of_logits(
+    model: &TrainingModel,
+    head: &Matrix,
+    blocks: &mut [Block],
+    wanted: &[f32],
+    to: &mut Gradients,
+    threads: bool,
+) {
     let (width, vocabulary) = (model.config.width, model.config.vocabulary);
-    let Some(head) = head(model) else { return };
     let mut chunks = Vec::new();
     let mut wanted = wanted;
     for (number, block) in blocks.iter_mut().enumerate() {
@@ -115,11 +144,12 @@ pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f3
             let block = &seen[chunk.block];
             let hidden = &block.hidden[chunk.rows.start * width..chunk.rows.end * width];
             let logits = fit(&mut chunk.logits, chunk.rows.len() * vocabulary);
-            head.rows.product::<false>(hidden, logits);
-            block.text.exclude(chunk.rows.start, logits, vocabulary);
+            head.product::<false>(hidden, logits);
+            block.text.exclude(chunk.rows.start, logits, (0, vocabulary));
             let (targets, softmax) = (&block.text.targets[chunk.rows.clone()], &block.wholes[chunk.rows.clone()]);
-            pulp::Arch::new().dispatch(Slope { targets, softmax, wanted: chunk.wanted, logits, vocabulary });
-            head.columns.product::<false>(logits, fit(&mut chunk.slope, chunk.rows.len() * width));
+            let tokens = 0..vocabulary;
+            pulp::Arch::new().dispatch(Slope { targets, softmax, wanted: chunk.wanted, logits, tokens });
+            head.back_product::<false>(logits, fit(&mut chunk.slope, chunk.rows.len() * width));
             lay(hidden, width, &mut chunk.hidden);
         });
         let gradient = to.0.head.as_mut().unwrap_or(&mut to.0.embedding);
@@ -130,26 +160,16 @@ pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f3
             blocks[chunk.block].hidden[chunk.rows.start * width..chunk.rows.end * width].copy_from_slice(&chunk.slope);
         }
     }
-    let epsilon = model.config.norm_epsilon as f32;
-    each(threads, blocks, |block| {
-        let Block { text, x, foretelling, hidden, buffers, of_vectors, .. } = block;
-        let slope = fit(&mut buffers.normal, hidden.len());
-        norm_back::<false>(foretelling, &model.weights.norm, epsilon, hidden, slope, &mut of_vectors.input_norm);
-        x.fill(0.0);
-        for (target, slope) in text.targets.iter().zip(slope.chunks_exact(width)) {
-            add(&mut x[target.row * width..][..width], slope);
-        }
-    });
-    blocks.iter().for_each(|block| add(&mut to.0.norm, &block.of_vectors.input_norm));
 }
 
-/// Replaces logits by the gradient with respect to them.
-struct Slope<'a> {
-    targets: &'a [Target],
-    softmax: &'a [Softmax],
-    wanted: &'a [f32],
-    logits: &'a mut [f32],
-    vocabulary: usize,
+/// Replaces logits of some tokens by the gradient with respect to them.
+pub(super) struct Slope<'a> {
+    pub(super) targets: &'a [Target],
+    pub(super) softmax: &'a [Softmax],
+    pub(super) wanted: &'a [f32],
+    /// `[targets, tokens]`.
+    pub(super) logits: &'a mut [f32],
+    pub(super) tokens: Range<usize>,
 }
 
 impl pulp::NullaryFnOnce for Slope<'_> {
@@ -158,12 +178,14 @@ impl pulp::NullaryFnOnce for Slope<'_> {
     #[inline(always)]
     fn call(self) {
         let known = self.targets.iter().zip(self.softmax).zip(self.wanted);
-        for (((target, softmax), wanted), logits) in known.zip(self.logits.chunks_exact_mut(self.vocabulary)) {
+        for (((target, softmax), wanted), logits) in known.zip(self.logits.chunks_exact_mut(self.tokens.len())) {
             let wanted = wanted * target.scale;
             for logit in logits.iter_mut() {
                 *logit = -wanted * (exp(*logit * target.scale - softmax.most) * softmax.whole);
             }
-            logits.iter_mut().skip(target.token).take(1).for_each(|logit| *logit += wanted);
+            if self.tokens.contains(&target.token) {
+                logits[target.token - self.tokens.start] += wanted;
+            }
         }
     }
 }

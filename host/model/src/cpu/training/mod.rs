@@ -16,18 +16,20 @@
 mod attention;
 mod backward;
 mod forward;
+mod frozen_head;
 mod gradients;
 mod head;
+mod matrix;
 mod text;
 
 pub(crate) use gradients::Gradients;
 
 use super::attention::{Heads, Softmax};
-use super::panels::Panels;
 use super::rotary_table::RotaryTable;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::train::{Sequence, TokenScores};
 use crate::{Decoder, LowRank, ModelConfig, Projection};
+use matrix::Matrix;
 use rayon::prelude::*;
 use std::sync::Arc;
 use text::Text;
@@ -37,30 +39,14 @@ const BLOCK: usize = 256;
 /// Projections of a layer.
 const PROJECTIONS: usize = 7;
 
-/// A matrix for both passes.
-#[derive(Debug, Default)]
-struct Both {
-    /// Forward: `x Wᵀ`.
-    rows: Panels,
-    /// Backward: `dy W`.
-    columns: Panels,
-}
-
-impl Both {
-    fn of(matrix: &HostMatrix) -> Self {
-        let values = matrix.values();
-        Self { rows: Panels::of_rows(&values, matrix.shape), columns: Panels::of_columns(&values, matrix.shape) }
-    }
-}
-
-/// Weights, laid out for both passes.
+/// Weights for both passes.
 #[derive(Debug)]
 pub(crate) struct TrainingModel {
     config: Arc<ModelConfig>,
-    /// `[vocabulary, width]`, row by row.
-    embedding: Arc<[f32]>,
+    /// `[vocabulary, width]`, shared with the model on the host.
+    embedding: HostMatrix,
     /// Here the head is always present; the embedding is empty.
-    weights: Decoder<Both, Arc<[f32]>>,
+    weights: Decoder<Matrix, Arc<[f32]>>,
     turns: Arc<RotaryTable>,
     heads: Heads,
 }
@@ -157,15 +143,28 @@ pub(crate) struct Pass {
 }
 
 impl TrainingModel {
-    /// Lays out weights.
-    pub(crate) fn new(config: Arc<ModelConfig>, turns: Arc<RotaryTable>, host: &HostDecoder) -> Self {
+    /// Lays out the weights that learn, by name. The others stay as they are kept.
+    pub(crate) fn new(
+        config: Arc<ModelConfig>,
+        turns: Arc<RotaryTable>,
+        host: &HostDecoder,
+        learns: impl Fn(&str) -> bool,
+    ) -> Self {
         let head = host.head.clone().unwrap_or_else(|| host.embedding.clone());
-        let embedding = host.embedding.values().into();
         let empty = HostMatrix::of_rows([0, 0], Arc::from([]));
+        let embedding = host.embedding.clone();
         let host = Decoder { head: Some(head), embedding: empty, ..host.clone() };
-        let weights = host.map(&mut |_, matrix| Both::of(matrix), &mut |_, vector| vector.clone());
+        let weights = host.map(&mut |name, matrix| Matrix::of(matrix, learns(name)), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
         Self { config, embedding, weights, turns, heads }
+    }
+
+    /// Where the matrices that do not learn are in memory: projections in the order of layers, and the head.
+    #[cfg(test)]
+    pub(crate) fn frozen(&self) -> Vec<*const super::Laid> {
+        let projections = self.weights.blocks.iter().flat_map(|block| block.projections());
+        let matrices = projections.map(|(_, one)| &one.weight).chain(&self.weights.head);
+        matrices.filter_map(|one| if let Matrix::Frozen(laid) = one { Some(Arc::as_ptr(laid)) } else { None }).collect()
     }
 
     /// Bytes that are kept per token for the backward pass.
@@ -217,32 +216,33 @@ fn projections<M, V>(block: &crate::Block<M, V>) -> [&Projection<M, V>; PROJECTI
     [&block.query, &block.key, &block.value, &block.output, &block.gate, &block.up, &block.down]
 }
 
-impl Projection<Both, Arc<[f32]>> {
+impl Projection<Matrix, Arc<[f32]>> {
     /// `x Wᵀ + b`, plus the output of the adapter.
     fn apply(&self, x: &[f32], out: &mut Vec<f32>, low: &mut Vec<f32>) {
-        let rows = x.len() / self.weight.rows.inputs.max(1);
-        fit(out, rows * self.weight.rows.outputs);
-        self.weight.rows.product::<false>(x, out);
+        let [outputs, inputs] = self.weight.shape();
+        let rows = x.len() / inputs.max(1);
+        fit(out, rows * outputs);
+        self.weight.product::<false>(x, out);
         if let Some(bias) = &self.bias {
             super::elementwise::add_bias(out, bias);
         }
         if let Some(LowRank { a, b, scale }) = &self.adapter {
-            fit(low, rows * a.rows.outputs);
-            a.rows.product::<false>(x, low);
+            fit(low, rows * a.shape()[0]);
+            a.product::<false>(x, low);
             low.iter_mut().for_each(|value| *value *= *scale as f32);
-            b.rows.product::<true>(low, out);
+            b.product::<true>(low, out);
         }
     }
 
     /// From the gradient with respect to the output to the one with respect to the input, which is written or added.
     fn apply_back<const ADD: bool>(&self, upstream: &[f32], out: &mut [f32], of_low: &mut Vec<f32>) {
-        self.weight.columns.product::<ADD>(upstream, out);
+        self.weight.back_product::<ADD>(upstream, out);
         if let Some(LowRank { a, b, scale }) = &self.adapter {
-            let rows = upstream.len() / b.columns.inputs.max(1);
-            fit(of_low, rows * b.columns.outputs);
-            b.columns.product::<false>(upstream, of_low);
+            let [outputs, rank] = b.shape();
+            fit(of_low, upstream.len() / outputs.max(1) * rank);
+            b.back_product::<false>(upstream, of_low);
             of_low.iter_mut().for_each(|value| *value *= *scale as f32);
-            a.columns.product::<true>(of_low, out);
+            a.back_product::<true>(of_low, out);
         }
     }
 }

@@ -70,12 +70,13 @@ impl Text {
         }
     }
 
-    /// Excludes the tokens that were not allowed from rows of logits, which predict the targets from `first` on.
-    pub(super) fn exclude(&self, first: usize, logits: &mut [f32], vocabulary: usize) {
+    /// Excludes the tokens that were not allowed from rows of logits, which predict the targets from `first` on. A row has `width` logits, from the token
+    /// `from` on, a multiple of 32.
+    pub(super) fn exclude(&self, first: usize, logits: &mut [f32], (from, width): (usize, usize)) {
         let masks = self.masks.get(first..).unwrap_or_default();
-        for (mask, row) in masks.iter().zip(logits.chunks_exact_mut(vocabulary)) {
+        for (mask, row) in masks.iter().zip(logits.chunks_exact_mut(width)) {
             if let Some(mask) = mask {
-                mask.exclude(row, EXCLUDED);
+                mask.exclude_some(from, row, EXCLUDED);
             }
         }
     }

@@ -67,7 +67,11 @@ impl Processor {
     }
 
     fn model(&self) -> &TrainingModel {
-        self.model.get_or_init(|| TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights))
+        self.model.get_or_init(|| self.laid_out(&self.weights))
+    }
+
+    fn laid_out(&self, weights: &HostDecoder) -> TrainingModel {
+        TrainingModel::new(self.config.clone(), self.turns.clone(), weights, |name| self.trained.learns(name))
     }
 
     fn is_small(&self) -> bool {
@@ -98,9 +102,7 @@ impl Processor {
 
     /// Scores by the model without its adapters.
     pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
-        let model = self.reference.get_or_init(|| {
-            TrainingModel::new(self.config.clone(), self.turns.clone(), &self.weights.without_adapters())
-        });
+        let model = self.reference.get_or_init(|| self.laid_out(&self.weights.without_adapters()));
         self.scores_of(model, sequences)
     }
 
