@@ -3,7 +3,10 @@
 //!
 //! ```text
 //! cargo bench -p clawhost-model --bench training --profile dev -- grpo | train | decode
+//! cargo bench -p clawhost-model --bench training --profile dev -- lora PATH DTYPE SEQUENCES
 //! ```
+//!
+//! `lora` trains an adapter of rank 16 beside the model of a folder: texts of 256 tokens, of which the last 128 are trained.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,8 +17,12 @@
 
 use clawhost_model::cpu::{Cache, CpuModel, Work};
 use clawhost_model::generate::{Engine, Request, Sampling, Version};
+use clawhost_model::tokens::TextHost;
 use clawhost_model::train::{OptimizerSettings, Rule, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
-use clawhost_model::{Architecture, LocalModelError, ModelConfig, RotaryScaling, digest, initial};
+use clawhost_model::{
+    AdapterSettings, Architecture, Dtype, Learned, LocalModelError, ModelConfig, ModelFolder, RotaryScaling, digest,
+    initial,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -185,6 +192,42 @@ fn train(rounds: usize) {
     println!("{{\"tokens\": {:.0}, \"step\": {:.1}, \"peak\": {:.0}}}", 2048.0 / median(times), median(steps), peak());
 }
 
+/// An adapter beside the model of a folder.
+fn lora(path: &str, dtype: &str, count: u32, rounds: usize) {
+    let folder = ModelFolder::read_as(std::path::Path::new(path), &TextHost::InProcess, Dtype::named(dtype)).unwrap();
+    let learned = folder.before_learning(Learned::Adapter(AdapterSettings::default())).unwrap();
+    drop(folder);
+    let (config, host) = (Arc::new(learned.config), learned.weights);
+    let settings = OptimizerSettings { rule: Rule::AdamW, ..OptimizerSettings::default() };
+    let schedule = Schedule::constant(1e-4);
+    let mut trainer = Trainer::on_processor(config, &host, Trained::Adapters, settings, schedule);
+    drop(host);
+    let sequences: Vec<Sequence> = (0..count)
+        .map(|text| {
+            let tokens: Vec<u32> = (0..256u32).map(|place| (place * 97 + text * 1009) % 300).collect();
+            let mask: Vec<bool> = (0..256).map(|place| place >= 128).collect();
+            Sequence::new(tokens, &mask, 1.0).unwrap()
+        })
+        .collect();
+    let units: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
+    let loss = |_: usize, scores: &[Vec<TokenScores>]| -> Result<Wanted<()>, LocalModelError> {
+        let count = |unit: &Vec<TokenScores>| unit.iter().map(|one| one.logprobs.len()).sum();
+        Ok((scores.iter().map(|unit| vec![-1.0 / 8192.0; count(unit)]).collect(), ()))
+    };
+    let loaded = peak();
+    let mut times = Vec::new();
+    for round in 0..=rounds {
+        let start = Instant::now();
+        trainer.accumulate(&units, &loss).unwrap();
+        trainer.step().unwrap().unwrap();
+        if round > 0 || rounds == 0 {
+            times.push(start.elapsed().as_secs_f64());
+        }
+    }
+    let speed = f64::from(count) * 256.0 / median(times);
+    println!("{{\"tokens\": {speed:.1}, \"loaded\": {loaded:.0}, \"peak\": {:.0}}}", peak());
+}
+
 /// 64 tokens after a prompt of 32, greedily.
 fn decode(rounds: usize) {
     let config = Arc::new(larger());
@@ -222,5 +265,9 @@ fn main() {
     }
     if asked("decode") {
         decode(5);
+    }
+    if let Some(place) = arguments.iter().position(|argument| argument == "lora") {
+        let [path, dtype, count] = [1, 2, 3].map(|number| arguments[place + number].as_str());
+        lora(path, dtype, count.parse().unwrap(), 1);
     }
 }

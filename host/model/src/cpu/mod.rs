@@ -16,8 +16,8 @@ mod int8_x86;
 mod laid;
 mod panels;
 mod rotary_table;
-mod unpacked;
 pub(crate) mod training;
+mod unpacked;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
-use super::{Activations, Block, Buffers, Factors, OfVectors, TrainingModel, attention, fit};
+use super::{Activations, Block, Buffers, Factors, OfVectors, TrainingModel, attention, fit, forward};
 use crate::cpu::elementwise::{dot, exp};
 use crate::cpu::elementwise::{norm_scale, normalise, silu, turn};
 use crate::cpu::panels::{lay_columns, panel_values};
@@ -16,8 +16,15 @@ pub(super) fn lay(rows: &[f32], width: usize, to: &mut Vec<f32>) {
 /// Computes one layer backward: `block.x` is the gradient with respect to the layer's output, and becomes the gradient
 /// with respect to its input. The factors of the weights' gradients are left in the block.
 pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
-    let Block { text, layers, x, factors, of_vectors, buffers, .. } = block;
-    let (Some(weights), Some(kept)) = (model.weights.blocks.get(layer), layers.get(layer)) else { return };
+    let Block { text, layers, recomputed, x, factors, of_vectors, buffers, .. } = block;
+    let (Some(weights), Some(layer)) = (model.weights.blocks.get(layer), layers.get(layer)) else { return };
+    let (input, kept) = match model.recomputes {
+        true => {
+            forward::recompute(model, weights, text, &layer.input, recomputed, buffers);
+            (&layer.input, &*recomputed)
+        }
+        false => (&layer.input, &layer.kept),
+    };
     let Activations { low, .. } = kept;
     let Factors { upstream, given, of_low, low: low_panels } = factors;
     let OfVectors { input_norm, post_norm, query_norm, key_norm } = of_vectors;
@@ -65,12 +72,12 @@ pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
             norm_back::<false>(raw, norm, epsilon, before, slope, of_norm);
         }
     }
-    normalise(&kept.input, &weights.input_norm, epsilon, normal);
+    normalise(input, &weights.input_norm, epsilon, normal);
     lay(normal, width, &mut given[0]);
     weights.query.apply_back::<false>(d_query, normal, &mut of_low[0]);
     weights.key.apply_back::<true>(d_key, normal, &mut of_low[1]);
     weights.value.apply_back::<true>(d_value, normal, &mut of_low[2]);
-    norm_back::<true>(&kept.input, &weights.input_norm, epsilon, normal, x, input_norm);
+    norm_back::<true>(input, &weights.input_norm, epsilon, normal, x, input_norm);
 
     for ((projection, low), panels) in super::projections(weights).into_iter().zip(low).zip(low_panels) {
         if let Some(adapter) = &projection.adapter {

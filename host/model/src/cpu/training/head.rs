@@ -21,7 +21,7 @@ use crate::cpu::panels::add_outer_products;
 use std::ops::Range;
 
 /// Rows of logits that one thread computes at once.
-const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 64;
 /// Logits that are in memory at once in the backward pass of a head that learns: 32 MiB.
 const LOGITS: usize = 1 << 23;
 /// A block keeps its memory of logits up to this number, 4 MiB: there are many blocks, and few compute at once.

@@ -10,7 +10,8 @@
 //!
 //! Sequences are contiguous, without padding. The forward pass computes the same bits as [`super::CpuModel`] if no
 //! weight has an adapter. Norms, the MLP's inner product and attention weights are computed again in the backward pass:
-//! that costs less than keeping them. Sums over tokens run in the order of the tokens, block after block. Threads share
+//! that costs less than keeping them. Of a large model only the inputs of layers are kept, and the rest is computed
+//! again, with the same bits. Sums over tokens run in the order of the tokens, block after block. Threads share
 //! blocks, or rows of a gradient, so their number changes no bit.
 
 mod attention;
@@ -38,6 +39,12 @@ use text::Text;
 const BLOCK: usize = 256;
 /// Projections of a layer.
 const PROJECTIONS: usize = 7;
+/// Bytes that a token may keep in all layers. Above it only the inputs of layers are kept: else few blocks would fit into the memory of a piece, too few for
+/// the threads of a processor. Computing a layer again costs a third of the time.
+const KEPT_OF_A_TOKEN: usize = 1 << 20;
+
+/// A block of the decoder.
+type Weights = crate::Block<Matrix, Arc<[f32]>>;
 
 /// Weights for both passes.
 #[derive(Debug)]
@@ -49,12 +56,21 @@ pub(crate) struct TrainingModel {
     weights: Decoder<Matrix, Arc<[f32]>>,
     turns: Arc<RotaryTable>,
     heads: Heads,
+    /// Whether only the inputs of layers are kept.
+    recomputes: bool,
 }
 
-/// Values of a layer that are kept for the backward pass. Rows are tokens.
+/// What a layer keeps for the backward pass.
+#[derive(Debug, Default)]
+struct Layer {
+    input: Vec<f32>,
+    /// Empty, if it is computed again.
+    kept: Activations,
+}
+
+/// Values of a layer that the backward pass needs. Rows are tokens.
 #[derive(Debug, Default)]
 struct Activations {
-    input: Vec<f32>,
     /// Before norms and rotation, if there are norms.
     raw_query: Vec<f32>,
     raw_key: Vec<f32>,
@@ -110,7 +126,9 @@ struct Buffers {
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     text: Text,
-    layers: Vec<Activations>,
+    layers: Vec<Layer>,
+    /// Those of one layer, where they are not kept.
+    recomputed: Activations,
     /// Forward: the output of the last layer. Backward: the gradient with respect to the current layer's output.
     x: Vec<f32>,
     /// Rows after the last layer that predict a trained token, before and after the last norm.
@@ -142,6 +160,20 @@ pub(crate) struct Pass {
     blocks: Vec<Block>,
 }
 
+impl Pass {
+    /// Bytes that layers keep of its tokens.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let kept = |one: &Activations| {
+            let short = [&one.raw_query, &one.raw_key, &one.query, &one.key, &one.value, &one.mixed, &one.middle];
+            let values: usize = short.into_iter().chain([&one.gate, &one.up]).map(Vec::len).sum();
+            values + one.softmax.len() * 2
+        };
+        let layers = self.blocks.iter().flat_map(|block| &block.layers);
+        layers.map(|layer| layer.input.len() + kept(&layer.kept)).sum::<usize>() * size_of::<f32>()
+    }
+}
+
 impl TrainingModel {
     /// Lays out the weights that learn, by name. The others stay as they are kept.
     pub(crate) fn new(
@@ -156,7 +188,8 @@ impl TrainingModel {
         let host = Decoder { head: Some(head), embedding: empty, ..host.clone() };
         let weights = host.map(&mut |name, matrix| Matrix::of(matrix, learns(name)), &mut |_, vector| vector.clone());
         let heads = Heads { queries: config.heads, shared: config.key_value_heads, width: config.head_width };
-        Self { config, embedding, weights, turns, heads }
+        let recomputes = Self::kept_of_a_token(&config) > KEPT_OF_A_TOKEN;
+        Self { config, embedding, weights, turns, heads, recomputes }
     }
 
     /// Where the matrices that do not learn are in memory: projections in the order of layers, and the head.
@@ -167,12 +200,40 @@ impl TrainingModel {
         matrices.filter_map(|one| if let Matrix::Frozen(laid) = one { Some(Arc::as_ptr(laid)) } else { None }).collect()
     }
 
-    /// Bytes that are kept per token for the backward pass.
+    /// The same model, where the activations of layers are kept or computed again.
+    #[cfg(test)]
+    pub(crate) fn recomputing(self, recomputes: bool) -> Self {
+        Self { recomputes, ..self }
+    }
+
+    /// Bytes that all layers would keep of a token.
+    fn kept_of_a_token(config: &ModelConfig) -> usize {
+        config.layers * (config.width + Self::values_of_a_layer(config)) * size_of::<f32>()
+    }
+
+    /// Values of a token in the [`Activations`] of a layer.
+    fn values_of_a_layer(config: &ModelConfig) -> usize {
+        let (queries, keys) = (config.heads * config.head_width, config.key_value_heads * config.head_width);
+        config.width + 3 * queries + 3 * keys + 2 * config.mlp_width + 2 * config.heads
+    }
+
+    /// Bytes of the logits that all threads compute at once.
+    pub(crate) fn bytes_of_logits(config: &ModelConfig) -> u64 {
+        let rows = head::CHUNK * rayon::current_num_threads();
+        (rows as u64).saturating_mul(config.vocabulary as u64).saturating_mul(size_of::<f32>() as u64)
+    }
+
+    /// Bytes of a token in a pass: what is kept for the backward pass, and the buffers of one layer.
     pub(crate) fn bytes_of_a_token(config: &ModelConfig) -> usize {
         let (queries, keys) = (config.heads * config.head_width, config.key_value_heads * config.head_width);
-        let layer = 2 * config.width + 3 * queries + 3 * keys + 2 * config.mlp_width + 2 * config.heads;
         let moment = 6 * config.width + 5 * queries + 4 * keys + 4 * config.mlp_width;
-        (config.layers * layer + moment) * size_of::<f32>()
+        let kept = match Self::kept_of_a_token(config) {
+            kept if kept > KEPT_OF_A_TOKEN => {
+                (config.layers * config.width + Self::values_of_a_layer(config)) * size_of::<f32>()
+            }
+            kept => kept,
+        };
+        kept + moment * size_of::<f32>()
     }
 
     /// Scores of the trained tokens of each sequence. `pass` is an earlier result, whose memory is reused.
@@ -226,11 +287,19 @@ impl Projection<Matrix, Arc<[f32]>> {
         if let Some(bias) = &self.bias {
             super::elementwise::add_bias(out, bias);
         }
-        if let Some(LowRank { a, b, scale }) = &self.adapter {
-            fit(low, rows * a.shape()[0]);
+        self.lower(x, low);
+        if let Some(LowRank { b, .. }) = &self.adapter {
+            b.product::<true>(low, out);
+        }
+    }
+
+    /// The output of the adapter's first matrix, times the scale.
+    fn lower(&self, x: &[f32], low: &mut Vec<f32>) {
+        if let Some(LowRank { a, scale, .. }) = &self.adapter {
+            let [rank, inputs] = a.shape();
+            fit(low, x.len() / inputs.max(1) * rank);
             a.product::<false>(x, low);
             low.iter_mut().for_each(|value| *value *= *scale as f32);
-            b.product::<true>(low, out);
         }
     }
 

@@ -26,9 +26,10 @@ const SUMS: usize = 16;
 /// Bytes that a piece of a large model may keep for the backward pass. A longer sequence is a piece of its own.
 const KEPT: usize = 512 << 20;
 
-/// Bytes that a pass keeps of the tokens of a piece, at most.
+/// Bytes that a pass takes at most: for the tokens of a piece, and for the logits that threads compute.
 pub(crate) fn kept_by_a_pass(config: &ModelConfig) -> u64 {
-    (TrainingModel::bytes_of_a_token(config).saturating_mul(config.context.max(PIECE))).min(KEPT) as u64
+    let tokens = (TrainingModel::bytes_of_a_token(config).saturating_mul(config.context.max(PIECE))).min(KEPT) as u64;
+    tokens.saturating_add(TrainingModel::bytes_of_logits(config))
 }
 
 /// The trained weights.

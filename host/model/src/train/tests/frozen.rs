@@ -1,7 +1,7 @@
 //! An adapter learns beside a base in any format: the base is in memory once, and computes the bits of its numbers in f32.
 
 use super::{config, likelihood, masked, sequences, total};
-use crate::cpu::training::TrainingModel;
+use crate::cpu::training::{Gradients, Pass, TrainingModel};
 use crate::cpu::{CpuModel, RotaryTable, Work};
 use crate::train::{OptimizerSettings, Rule, Schedule, Sequence, Trained, Trainer};
 use crate::{AdapterFolder, AdapterSettings, Architecture, Dtype, HostDecoder, ModelConfig, initial};
@@ -117,4 +117,51 @@ fn threads_change_no_bit_of_a_step_beside_a_frozen_base() {
             }
         }
     }
+}
+
+#[test]
+fn a_layer_that_is_computed_again_gives_the_bits_of_one_that_is_kept() {
+    let config = wide();
+    let host = adapted(&config, Dtype::BF16);
+    let sequences = [sequences(), masked()].concat();
+    let all: Vec<&Sequence> = sequences.iter().collect();
+    let wanted: Vec<f32> = (0..total(&sequences) as u32).map(|number| (number % 7) as f32 - 3.0).collect();
+    let run = |trained: Trained, recomputes: bool| {
+        let turns = Arc::new(RotaryTable::new(config.rotary_frequencies()));
+        let learns = |name: &str| trained.learns(name);
+        let model = TrainingModel::new(config.clone(), turns, &host, learns).recomputing(recomputes);
+        let (mut pass, mut sum) = (Pass::default(), Gradients::zeros(&host, learns));
+        // Twice: buffers are used again.
+        model.forward(&all, &mut pass, true);
+        let scores = model.forward(&all, &mut pass, true);
+        model.backward(&mut pass, &wanted, &mut sum, true);
+        (scores, sum, pass.kept_bytes())
+    };
+    for trained in [Trained::Adapters, Trained::Full] {
+        let (kept, again) = (run(trained, false), run(trained, true));
+        assert!(kept.0 == again.0 && kept.1 == again.1, "{trained:?}");
+        assert!(again.2 < kept.2 / 3, "{} of {} bytes", again.2, kept.2);
+    }
+}
+
+#[test]
+fn large_models_compute_layers_again_and_small_ones_keep_them() {
+    let tiny = wide();
+    // The shape of a model with 0.6 billion weights.
+    let large = ModelConfig {
+        width: 1024,
+        layers: 28,
+        heads: 16,
+        key_value_heads: 8,
+        head_width: 128,
+        mlp_width: 3072,
+        ..(*tiny).clone()
+    };
+    let kept = 4 * (28 * 1024 + 1024 + 3 * 2048 + 3 * 1024 + 2 * 3072 + 2 * 16);
+    let moment = 4 * (6 * 1024 + 5 * 2048 + 4 * 1024 + 4 * 3072);
+    assert_eq!(TrainingModel::bytes_of_a_token(&large), kept + moment);
+    let (width, heads, keys, mlp) = (48, 4 * 16, 2 * 16, 70);
+    let kept = 4 * 2 * (2 * width + 3 * heads + 3 * keys + 2 * mlp + 2 * 4);
+    let moment = 4 * (6 * width + 5 * heads + 4 * keys + 4 * mlp);
+    assert_eq!(TrainingModel::bytes_of_a_token(&tiny), kept + moment);
 }
