@@ -53,7 +53,7 @@ fn gib(bytes: u64) -> String {
 }
 
 /// The memory that is available without swapping, or less if limits apply to this process.
-fn free() -> Option<u64> {
+pub(crate) fn free() -> Option<u64> {
     let read = |path: &str| clawhost_files::read_text(Path::new(path), SYSTEM_FILE_BYTES).ok();
     let machine = read("/proc/meminfo").and_then(|text| of_machine(&text));
     let groups = read("/proc/self/cgroup").map(|text| groups(&text)).unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::chat_folder::{control_marks, end_of_turn_first};
 use crate::device::ComputeDevice;
 use crate::folder::ADAPTER;
-use crate::generate::{Engine, Version};
+use crate::generate::{Engine, Room, Version};
 use crate::tokens::TemplateArguments;
 use crate::train::{OptimizerSettings, Schedule, Trained, kept_by_a_pass};
 use crate::{
@@ -47,8 +47,18 @@ impl ModelFolder {
         name: &str,
         device: &ComputeDevice,
     ) -> Result<Arc<LocalModel>, LocalModelError> {
+        self.open_within(Room::of_machine(), number, name, device)
+    }
+
+    fn open_within(
+        &self,
+        room: Room,
+        number: u64,
+        name: &str,
+        device: &ComputeDevice,
+    ) -> Result<Arc<LocalModel>, LocalModelError> {
         let chat_format = self.chat_format(name)?;
-        Ok(Arc::new(LocalModel::new(chat_format, Arc::new(self.engine_version(number, device)?))))
+        Ok(Arc::new(LocalModel::new(chat_format, Arc::new(self.engine_within(room, number, device)?))))
     }
 
     /// The chat format.
@@ -78,12 +88,12 @@ impl ModelFolder {
     /// # Errors
     /// The thread could not be started, or the device does not accept the weights.
     pub fn engine(&self, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
-        self.engine_version(0, device)
+        self.engine_within(Room::of_machine(), 0, device)
     }
 
-    fn engine_version(&self, number: u64, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
+    fn engine_within(&self, room: Room, number: u64, device: &ComputeDevice) -> Result<Engine, LocalModelError> {
         let model = device.model(Arc::new(self.config.clone()), &self.weights)?;
-        Engine::new(Version { number, digest: digest(&self.weights), model })
+        Engine::within(Version { number, digest: digest(&self.weights), model }, room)
     }
 
     /// The same, with the layer that trains the weights: either all of them (an adapter in the folder is merged first),
@@ -99,7 +109,7 @@ impl ModelFolder {
     ) -> Result<(Arc<LocalModel>, WeightsLayer), LocalModelError> {
         let (weights, trained) = self.learned_weights(settings.learned, device)?;
         let this = Self { weights, ..self.clone() };
-        let model = this.open(name, device)?;
+        let model = this.open_within(Room::beside_learning(), 0, name, device)?;
         let config = Arc::new(self.config.clone());
         let (optimizer, schedule) = (settings.optimizer, settings.schedule);
         let trainer = |schedule| device.trainer(&config, &this.weights, trained, optimizer, schedule);
@@ -149,7 +159,8 @@ impl ModelFolder {
         let (weights, trained) = self.beginning(learned)?;
         if device.is_processor() && learned != Learned::Full {
             let (merged, learned) = adapted(&weights);
-            memory::check("learning", memory::of_learning_an_adapter(merged, learned))?;
+            let passes = kept_by_a_pass(&self.config);
+            memory::check("learning", memory::of_learning_an_adapter(merged, learned).saturating_add(passes))?;
         }
         Ok((weights, trained))
     }

@@ -1,5 +1,7 @@
 //! The key-value cache of one sequence.
 
+use crate::ModelConfig;
+
 /// Keys and values of one sequence, by layer, in one allocation that doubles when it grows.
 #[derive(Debug, Clone)]
 pub struct Cache {
@@ -69,6 +71,12 @@ impl LayerCache {
 }
 
 impl Cache {
+    /// Bytes of a cache that has grown to a number of positions.
+    pub(crate) fn bytes_of(config: &ModelConfig, length: usize) -> u64 {
+        let values = 2 * config.layers * config.key_value_heads * config.head_width * size_of::<f32>();
+        (values as u64).saturating_mul(Self::capacity(length) as u64)
+    }
+
     /// Bytes of memory in use.
     pub fn bytes(&self) -> usize {
         let floats: usize = self.layers.iter().map(|layer| layer.keys.len() + layer.values.len()).sum();

@@ -4,6 +4,9 @@
 //! An answer does not depend on the other requests ([`crate::cpu`]; on a device, except for rounding). All of it is
 //! computed with the weights that were current when the request joined. New weights apply to later requests.
 //!
+//! Keys and values of all active requests fit a bound ([`Room`]), even if every answer becomes as long as it may. Requests beyond it wait in order of
+//! arrival.
+//!
 //! Requests of one partition share keys and values: of answers that ended, and of prompts that are computed now. Those of
 //! two partitions share none, and neither waits for the other's prompt, so nobody learns from `reused` or from the time of an
 //! answer what others have asked.
@@ -11,6 +14,7 @@
 use super::model::{Memory, Model, NewTokens};
 use super::prefixes::Prefixes;
 use super::request::{Answer, Finish, Request};
+use super::room::Room;
 use super::sampler::{Drawn, Sampler};
 use super::scores::{self, Scored};
 use crate::{GrammarState, LocalModelError};
@@ -23,7 +27,7 @@ use tokio::sync::oneshot;
 
 /// Prompt tokens that are computed in one round. It bounds how long other requests wait for their next token.
 pub(super) const PREFILL: usize = 256;
-/// Largest number of active requests. Further requests wait in order of arrival.
+/// Largest number of active requests, however small. Further requests wait in order of arrival.
 pub const MOST_AT_ONCE: usize = 1024;
 
 /// Weights with their version number.
@@ -47,10 +51,12 @@ struct Asked {
     reply: Reply,
 }
 
-/// A request that waits for capacity, or until another request has computed their common prompt.
+/// A request that waits.
 struct Waiting {
     version: Arc<Version>,
     asked: Asked,
+    /// For capacity, before all that came later; else until another request has computed their common prompt.
+    for_room: bool,
 }
 
 type Reply = oneshot::Sender<Result<Answer, LocalModelError>>;
@@ -69,6 +75,14 @@ impl Engine {
     /// # Errors
     /// The thread could not be started.
     pub fn new(version: Version) -> Result<Self, LocalModelError> {
+        Self::within(version, Room::of_machine())
+    }
+
+    /// The same with a bound on the memory of keys and values.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn within(version: Version, room: Room) -> Result<Self, LocalModelError> {
         let current = Arc::new(RwLock::new(Arc::new(version)));
         let (asked, requests) = channel();
         let seen = current.clone();
@@ -76,7 +90,7 @@ impl Engine {
             .name("generate".to_owned())
             .spawn(move || {
                 let (running, waiting, prefixes) = (Vec::new(), Vec::new(), Prefixes::default());
-                Rounds { current: seen, requests, running, waiting, prefixes }.run();
+                Rounds { current: seen, requests, running, waiting, prefixes, room }.run();
             })
             .map_err(|error| LocalModelError::Device { name: "cpu".into(), why: error.to_string() })?;
         Ok(Self { asked: Some(asked), current, thread: Some(thread) })
@@ -179,6 +193,8 @@ struct Running {
     drawn: Vec<Drawn>,
     scores: Vec<Scored>,
     reused: usize,
+    /// Bytes that its keys and values take when the answer is as long as it may be.
+    bytes: u64,
 }
 
 struct Rounds {
@@ -187,6 +203,7 @@ struct Rounds {
     running: Vec<Running>,
     waiting: Vec<Waiting>,
     prefixes: Prefixes,
+    room: Room,
 }
 
 impl Rounds {
@@ -221,9 +238,10 @@ impl Rounds {
         true
     }
 
-    /// Requests that waited for another one's prompt join when it is computed, or when that request is gone.
+    /// Requests that waited for another one's prompt join when it is computed, or when that request is gone; those that waited for capacity, in order, when
+    /// there is enough.
     fn join_waiting(&mut self) {
-        for Waiting { version, asked } in std::mem::take(&mut self.waiting) {
+        for Waiting { version, asked, .. } in std::mem::take(&mut self.waiting) {
             self.join(version, asked);
         }
     }
@@ -241,8 +259,13 @@ impl Rounds {
         // Scores need the logits of every token, which no other request computes.
         let scores = asked.request.max_tokens == 0;
         let known = !scores && self.running.iter().any(|one| one.computes(&version, &asked.request));
-        if known || self.running.len() >= self.most_at_once() {
-            self.waiting.push(Waiting { version, asked });
+        let whole = asked.request.prompt.len().saturating_add(asked.request.max_tokens);
+        let bytes = version.model.bytes_of(whole.min(version.model.config().context));
+        let fits = !self.waiting.iter().any(|one| one.for_room)
+            && self.running.len() < self.most_at_once()
+            && self.room.fits(self.running.iter().map(|one| one.bytes), bytes);
+        if known || !fits {
+            self.waiting.push(Waiting { version, asked, for_room: !known });
             return;
         }
         let Asked { request, watch, reply } = asked;
@@ -269,6 +292,7 @@ impl Rounds {
             drawn: Vec::new(),
             scores: Vec::new(),
             reused,
+            bytes,
         });
     }
 

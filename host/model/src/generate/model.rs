@@ -58,6 +58,14 @@ impl Model {
         }
     }
 
+    /// Bytes that keys and values of a sequence of `length` tokens take in this process. On a device slots bound them.
+    pub(super) fn bytes_of(&self, length: usize) -> u64 {
+        match self {
+            Self::Processor(model) => Cache::bytes_of(&model.config, length),
+            Self::Accelerator(_) => 0,
+        }
+    }
+
     /// Tokens of a sequence whose logits it can give at once.
     pub fn scored_at_once(&self) -> usize {
         match self {

@@ -1,11 +1,11 @@
 //! Answers do not depend on other requests, on kept caches, or on later weights.
 
-use super::{Answer, Engine, Finish, Request, Sampling, Version};
+use super::{Answer, Engine, Finish, Request, Room, Sampling, Version};
 use crate::cpu::CpuModel;
 use crate::cpu::tests::config;
 use crate::{Architecture, digest, initial};
 use clawhost_core::Partition;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 fn version(number: u64) -> Version {
     let config = Arc::new(config(Architecture::Qwen3));
@@ -229,4 +229,46 @@ async fn a_request_neither_waits_for_a_text_that_is_scored_nor_shares_with_it() 
     let sampled = sampling.await.unwrap().unwrap();
     assert_eq!((sampled.reused, sampled.tokens.len()), (0, 1));
     assert!(told.recv().unwrap(), "the text was scored first");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_beyond_the_memory_of_keys_and_values_wait_in_order_of_arrival() {
+    // 40 tokens have keys and values for 64, 70 tokens for 128.
+    let one = version(1).model.bytes_of(40);
+    assert_eq!(version(1).model.bytes_of(70), 2 * one);
+    let engine = Engine::within(version(1), Room::of_bytes(3 * one)).unwrap();
+    let lengths = [20, 60, 21, 61, 22, 23, 62];
+    let asked = |number: usize| Request { max_tokens: 10, end: vec![], ..request(number as u64, lengths[number]) };
+    // Which request drew a token, in order.
+    let drawn: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let watched = |number: usize| {
+        let drawn = drawn.clone();
+        let watch = move |_: &super::Drawn| {
+            drawn.lock().unwrap().push(number);
+            std::ops::ControlFlow::Continue(())
+        };
+        (asked(number), Some(Box::new(watch) as super::Watch))
+    };
+    let answers = engine.ask_many((0..lengths.len()).map(watched).collect()).unwrap();
+    for (number, answer) in answers.into_iter().enumerate() {
+        let alone = Engine::new(version(1)).unwrap().ask(asked(number)).await.unwrap();
+        assert_eq!(said(answer.await.unwrap().unwrap()), said(alone), "request {number}");
+    }
+    // What needs more than there is is answered alone.
+    let narrow = Engine::within(version(1), Room::of_bytes(1)).unwrap();
+    assert_eq!(narrow.ask(asked(1)).await.unwrap().tokens.len(), 10);
+    let drawn = drawn.lock().unwrap();
+    let mut counts = [0; 7];
+    let mut begun = Vec::new();
+    for number in drawn.iter() {
+        if counts[*number] == 0 {
+            begun.push(*number);
+        }
+        counts[*number] += 1;
+        let active = (0..7).filter(|number| (1..10).contains(&counts[*number]));
+        let bytes: u64 = active.map(|number| version(1).model.bytes_of(lengths[number] as usize + 10)).sum();
+        assert!(bytes <= 3 * one, "{bytes} bytes are active, {one} for one");
+    }
+    assert_eq!(begun, [0, 1, 2, 3, 4, 5, 6], "in order of arrival");
+    assert_eq!(counts, [10; 7]);
 }
