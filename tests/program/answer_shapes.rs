@@ -69,6 +69,35 @@ fn with_long_context(bench: &Bench) -> String {
     to
 }
 
+#[test]
+fn a_local_model_has_options_wherever_it_is_named() {
+    let bench = bench();
+    let folder = with_long_context(&bench);
+    let (plain, quiet) =
+        (format!("plain=local:{folder}"), format!("quiet=local:{folder}?arg.enable_thinking=false&dtype=int8"));
+    let served = Served::start(&bench, &[&plain, &quiet]);
+    let asked = |model: &str, more: Value| {
+        let mut body =
+            json!({"model": model, "max_tokens": 4, "temperature": 0, "messages": [{"role": "user", "content": "Hi"}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let (status, answer) = ask(&served, "/v1/chat/completions", &body);
+        assert_eq!(status, 200, "{answer}");
+        answer["usage"]["prompt_tokens"].clone()
+    };
+    let thinking = |on: bool| json!({"chat_template_kwargs": {"enable_thinking": on}});
+    let (by_default, of_quiet) = (asked("plain", json!({})), asked("quiet", json!({})));
+    assert_eq!(of_quiet, asked("plain", thinking(false)));
+    assert_eq!(by_default, asked("quiet", thinking(true)), "a request has the last word");
+    assert_ne!(by_default, of_quiet);
+    drop(served.terminate());
+    for (option, says) in
+        [("dtype=int4", "dtype is one of f32, bf16, f16, int8"), ("arg.messages=1", "messages cannot be an argument")]
+    {
+        let model = format!("qwen=local:{folder}?{option}");
+        bench.refused(&["serve", "--listen", "127.0.0.1:0", "--upstream", &model], &[says]);
+    }
+}
+
 fn ask(served: &Served, path: &str, body: &Value) -> (u16, Value) {
     let answer = send(&served.address, path, &[], body.to_string().as_bytes()).answer();
     (answer.status, answer.json())
@@ -130,6 +159,7 @@ fn a_gateway_keeps_answers_of_a_local_model_within_what_is_asked_for() {
     let banned = chat(json!({"logit_bias": {"0": 100, "1": -100}, "frequency_penalty": 0.5, "top_k": 5}));
     assert_eq!(banned.0, 200, "{banned:?}");
     drop(served.terminate());
+    bench.out(&["episodes", "close"]);
     let lines = bench.out(&["episodes", "export"]);
     assert!(lines.contains("\"grammar\":{\"digest\":\"sha256:"), "the record has each answer's grammar");
 }

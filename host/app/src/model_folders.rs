@@ -3,8 +3,9 @@
 use crate::events::{Event, EventSink, Warning};
 use crate::models::ModelSettings;
 use crate::{AppError, RequestError};
-use clawhost_model::tokens::TextHost;
+use clawhost_model::tokens::{TemplateArguments, TextHost};
 use clawhost_model::{Dtype, HubCache, ModelFolder};
+use clawhost_run_config::LocalModelText;
 use std::path::{Path, PathBuf};
 
 /// The folder of a model that is named by a path, or, if there is no such path, as `OWNER/NAME` or `OWNER/NAME@REVISION` of the Hugging Face hub.
@@ -58,5 +59,29 @@ pub fn folder_name(folder: &Path) -> String {
 
 /// The folder of a local model, from its text.
 pub(crate) fn local_folder(spec: &str) -> Option<&str> {
-    spec.strip_prefix("local:").filter(|folder| !folder.is_empty())
+    LocalModelText::of(spec).map(|text| text.folder)
+}
+
+impl ModelSettings {
+    /// Reads the folder of a local model with the options of its text: the number format of its weights, and arguments of its chat template.
+    ///
+    /// # Errors
+    /// An option is invalid, or as [`read_folder`].
+    pub(crate) fn read_local(
+        &self,
+        text: &LocalModelText<'_>,
+        events: &dyn EventSink,
+    ) -> Result<ModelFolder, AppError> {
+        let wrong =
+            |why: String| AppError::from(RequestError::Other(format!("local:{}{}: {why}", text.folder, text.options)));
+        let dtype = |name: &str| Dtype::named(name).ok_or_else(|| wrong(format!("dtype is one of {}", Dtype::names())));
+        let dtype = text.dtype.map(dtype).transpose()?;
+        let argument = |(name, value): &(&str, &str)| {
+            ((*name).to_owned(), serde_json::from_str(value).unwrap_or_else(|_| (*value).into()))
+        };
+        let arguments = TemplateArguments::new(text.arguments.iter().map(argument).collect());
+        let arguments = arguments.map_err(|error| wrong(error.to_string()))?;
+        let model = read_folder(&self.model_folder(text.folder)?, dtype, &self.texts, events)?;
+        Ok(ModelFolder { arguments, ..model })
+    }
 }

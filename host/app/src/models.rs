@@ -3,7 +3,7 @@
 
 use crate::events::{Event, EventSink, Warning};
 use crate::idle::{self, IdleTally};
-use crate::model_folders::{folder_name, local_folder, read_folder};
+use crate::model_folders::folder_name;
 use crate::routers::{OpenRouter, RouterPlugins, router_name};
 use crate::tinker::{TinkerModel, TinkerVersion};
 use crate::{AppError, ConfirmedEndpoints, RequestError, drivers};
@@ -21,7 +21,7 @@ use clawhost_providers::{
     Account, Budget, Dialect, Endpoint, EndpointConfig, EndpointTeacher, Guarded, Metered, MeteredTeacher, Prices,
     Scripted, Spending, Upstream, UpstreamConfig, key_from_file,
 };
-use clawhost_run_config::{BudgetSpec, Grant, Key};
+use clawhost_run_config::{BudgetSpec, Grant, Key, LocalModelText};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -338,18 +338,24 @@ impl ModelFactory {
     /// # Errors
     /// As [`ModelSettings::model_folder`].
     pub(crate) fn with_folder<'a>(&self, spec: &'a str) -> Result<Cow<'a, str>, AppError> {
-        match local_folder(spec) {
-            Some(folder) if !Path::new(folder).exists() => {
-                Ok(format!("local:{}", self.settings.model_folder(folder)?.display()).into())
+        match LocalModelText::of(spec) {
+            Some(text) if !Path::new(text.folder).exists() => {
+                let folder = self.settings.model_folder(text.folder)?;
+                Ok(format!("local:{}{}", folder.display(), text.options).into())
             }
             _ => Ok(spec.into()),
         }
     }
 
-    /// The local model of a folder. `number`: that of the weights in answers.
-    pub(crate) fn local(&self, folder: &str, number: u64, events: &dyn EventSink) -> Result<Arc<LocalModel>, AppError> {
-        let folder = self.settings.model_folder(folder)?;
-        let model = read_folder(&folder, None, &self.settings.texts, events)?;
+    /// A local model. `number`: that of the weights in answers.
+    pub(crate) fn local(
+        &self,
+        text: &LocalModelText<'_>,
+        number: u64,
+        events: &dyn EventSink,
+    ) -> Result<Arc<LocalModel>, AppError> {
+        let folder = self.settings.model_folder(text.folder)?;
+        let model = self.settings.read_local(text, events)?;
         let device = self.settings.open_device(model.config.parameters(), events)?;
         Ok(model.open_version(number, &folder_name(&folder), &device)?)
     }
@@ -363,11 +369,11 @@ impl ModelFactory {
             let ignores = self.learner.as_ref().is_some_and(|(_, learner)| learner.ignores_system_prompt());
             return Ok(Opened { model, ignores_system_prompt: ignores });
         }
-        let Some(folder) = local_folder(spec) else {
+        let Some(text) = LocalModelText::of(spec) else {
             let model = idle::counted(spec, self.model(spec, events).map_err(wrong)?, &self.idle);
             return Ok(Opened { model, ignores_system_prompt: false });
         };
-        Ok(self.opened(self.local(folder, 0, events).map_err(wrong)?))
+        Ok(self.opened(self.local(&text, 0, events).map_err(wrong)?))
     }
 
     /// A local model that is open already.
@@ -384,6 +390,9 @@ impl ModelFactory {
             // Its models are metered.
             return Ok(Arc::new(self.router(name, events)?.model(&self.router_failures)?));
         }
+        if let Some(text) = LocalModelText::of(spec) {
+            return Ok(self.metered(self.local(&text, 0, events)?));
+        }
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let model: Arc<dyn Llm> = match (dialect, kind) {
@@ -393,7 +402,6 @@ impl ModelFactory {
             }
             (_, "follower") if rest.is_empty() => Arc::new(Follower),
             (_, "random") if rest.is_empty() => Arc::new(RandomPlayer),
-            (_, "local") if !rest.is_empty() => self.local(rest, 0, events)?,
             (_, "tinker") if !rest.is_empty() => self.at_service(spec, &ServedOptions::default(), events)?.1,
             (_, "script") if !rest.is_empty() => Arc::new(Scripted::from_file(Path::new(rest))?),
             _ => {
@@ -449,9 +457,9 @@ impl ModelFactory {
         let (kind, rest) = spec.split_once(':').unwrap_or((spec, ""));
         let dialect = Dialect::ALL.into_iter().find(|dialect| dialect.name() == kind && !rest.is_empty());
         let Some(dialect) = dialect else {
-            if let Some(folder) = local_folder(spec) {
-                let model = self.local(folder, options.weights_number, events)?;
-                return Ok((folder_name(Path::new(folder)), self.served_local(model)));
+            if let Some(text) = LocalModelText::of(spec) {
+                let model = self.local(&text, options.weights_number, events)?;
+                return Ok((folder_name(Path::new(text.folder)), self.served_local(model)));
             }
             if kind == "tinker" {
                 let (name, model) = self.at_service(spec, options, events)?;

@@ -17,6 +17,7 @@ use clawhost_core::Secret;
 use clawhost_gateway::{Candidate, ModelSource, ServedModel, check_models};
 use clawhost_model::LocalModel;
 use clawhost_providers::{UpstreamEmbeddings, key_from_file};
+use clawhost_run_config::LocalModelText;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -144,10 +145,10 @@ fn open(
     options: &ServedOptions,
     events: &dyn EventSink,
 ) -> Result<Opened, AppError> {
-    match local_folder(spec) {
-        Some(folder) => {
-            let model = factory.local(folder, options.weights_number, events)?;
-            Ok((folder_name(Path::new(folder)), factory.served_local(model.clone()), Some(model)))
+    match LocalModelText::of(spec) {
+        Some(text) => {
+            let model = factory.local(&text, options.weights_number, events)?;
+            Ok((folder_name(Path::new(text.folder)), factory.served_local(model.clone()), Some(model)))
         }
         None => factory.served(spec, options, events).map(|(name, source)| (name, source, None)),
     }
@@ -169,12 +170,12 @@ fn is_called(alias: Option<&str>, spec: &str, name: &str) -> bool {
 
 /// The text of a model, or of the folder with its newest weights.
 fn newest<'a>(spec: &'a str, learned: Option<&LearnedModel>) -> Cow<'a, str> {
-    match (local_folder(spec), learned) {
+    match (LocalModelText::of(spec), learned) {
         // An alias that was given to another model since serves that one.
-        (Some(folder), Some(learned))
+        (Some(LocalModelText { folder, options, .. }), Some(learned))
             if Path::new(folder).canonicalize().is_ok_and(|folder| folder == learned.base) =>
         {
-            learned.folder().map_or(spec.into(), |folder| format!("local:{}", folder.display()).into())
+            learned.folder().map_or(spec.into(), |folder| format!("local:{}{options}", folder.display()).into())
         }
         _ => spec.into(),
     }

@@ -35,6 +35,11 @@ impl Dtype {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
+    /// All names, for messages.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// Bytes of a matrix `[outputs, inputs]` in this format, without padding.
     pub fn bytes(self, [outputs, inputs]: [usize; 2]) -> u64 {
         let (outputs, inputs) = (outputs as u64, inputs as u64);

@@ -6,7 +6,7 @@ use crate::chat_folder::{CONFIG, ChatFiles, TEMPLATE, TOKENIZER_CONFIG, TOOL_TEM
 use crate::device::ComputeDevice;
 use crate::generate::{NewTokens, Sampling};
 use crate::tiny::OWN_TEMPLATES;
-use crate::tokens::{ChatTemplate, TextFiles, TextHost, Texts, Tokenizer};
+use crate::tokens::{ChatTemplate, TemplateArguments, TextFiles, TextHost, Texts, Tokenizer};
 use crate::weight_files::{self, Stored, file};
 use crate::{AdapterFolder, Dtype, HostDecoder, LocalModelError, ModelConfig, foreign_format, gguf};
 use clawhost_core::Digest;
@@ -34,6 +34,8 @@ pub struct ModelFolder {
     pub sampling: Sampling,
     /// Requested sampling settings that are not supported: names with their values.
     pub ignored: Vec<String>,
+    /// Arguments of the chat template, unless a request gives others. No file has them.
+    pub arguments: TemplateArguments,
     /// Where its tokenizer and its templates are interpreted.
     pub texts: TextHost,
 }
@@ -88,7 +90,18 @@ impl ModelFolder {
         config.end_tokens = end_tokens;
         let weights = with_adapter(folder, weight_files::read(folder, &config, dtype)?)?;
         let texts = texts.clone();
-        Ok(Self { weights, config, tokenizer_json, template, tool_template, words, sampling, ignored, texts })
+        Ok(Self {
+            weights,
+            config,
+            tokenizer_json,
+            template,
+            tool_template,
+            words,
+            sampling,
+            ignored,
+            arguments: TemplateArguments::default(),
+            texts,
+        })
     }
 
     /// Writes a folder that transformers reads, in f32 and one file. Files of the same names are overwritten.

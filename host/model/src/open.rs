@@ -80,7 +80,8 @@ impl ModelFolder {
             arguments: TemplateArguments::default(),
             marks,
             digest: self.chat_format_digest(),
-        })
+        }
+        .with_arguments(self.arguments.clone()))
     }
 
     /// The generation engine.

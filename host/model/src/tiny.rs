@@ -160,6 +160,7 @@ impl TinyModel {
             words: BTreeMap::from([("eos_token".to_owned(), end.clone())]),
             sampling: Sampling::default(),
             ignored: Vec::new(),
+            arguments: crate::tokens::TemplateArguments::default(),
             texts: TextHost::InProcess,
         })
     }

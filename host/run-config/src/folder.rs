@@ -1,6 +1,6 @@
 //! Paths in a file are relative to the file's folder. This module makes them relative to the working directory.
 
-use crate::{Key, Value};
+use crate::{Key, LocalModelText, Value};
 use clawhost_package::{Named, named};
 use std::path::Path;
 
@@ -32,31 +32,31 @@ pub(crate) fn is_endpoint(teacher: &str) -> bool {
 /// The paths that a value names, as [`from_here`] finds them.
 pub(crate) fn paths(key: Key, value: &Value) -> Vec<&str> {
     let file = |text: &'_ str| text.find(['?', '#']).unwrap_or(text.len());
-    let of_policy = |text: &str| match text.split_once(':') {
-        Some(("local" | "script", place)) => Some(text.len() - place.len()),
-        _ => None,
-    };
     match (key, value) {
         (Key::Plugin | Key::EvolveReflector, Value::Text(text)) => vec![text.get(..file(text)).unwrap_or_default()],
         (Key::Teacher, Value::Text(text)) if is_endpoint(text) => Vec::new(),
         (Key::Model | Key::Teacher | Key::SystemPromptFile | Key::Out, Value::Text(text)) => vec![text],
-        (Key::Policy, Value::Text(text)) => of_policy(text).and_then(|at| text.get(at..)).into_iter().collect(),
+        (Key::Policy, Value::Text(text)) => of_policy(text).into_iter().collect(),
         (Key::Rewards | Key::Reflectors | Key::Mix, Value::Texts(texts)) => {
             texts.iter().map(|text| text.get(..file(text)).unwrap_or_default()).collect()
         }
         (Key::Grants, Value::Texts(texts)) => {
-            let spec = |text: &'_ str| {
-                text.split_once('=')
-                    .filter(|(alias, _)| alias.starts_with("llm:"))
-                    .map(|(_, spec)| text.len() - spec.len())
-            };
-            let place = |text: &'_ str| {
-                let at = spec(text)?;
-                Some(at + of_policy(text.get(at..)?)?)
-            };
-            texts.iter().filter_map(|text| text.get(place(text)?..)).collect()
+            fn granted(text: &str) -> Option<&str> {
+                let (_, spec) = text.split_once('=').filter(|(alias, _)| alias.starts_with("llm:"))?;
+                of_policy(spec)
+            }
+            texts.iter().filter_map(|text| granted(text)).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// The path that a policy names, without options.
+fn of_policy(text: &str) -> Option<&str> {
+    match text.split_once(':')? {
+        ("local", _) => LocalModelText::of(text).map(|local| local.folder),
+        ("script", place) => Some(place),
+        _ => None,
     }
 }
 
@@ -94,6 +94,17 @@ fn grant(folder: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_local_models_are_no_part_of_their_paths() {
+        let check = |key, value: Value, expected: &[&str]| assert_eq!(paths(key, &value), expected);
+        let text = |text: &str| Value::Text(text.to_owned());
+        check(Key::Policy, text("local:tiny?dtype=int8"), &["tiny"]);
+        check(Key::Policy, text("local:tiny?x"), &["tiny?x"]);
+        check(Key::Policy, text("script:a.txt"), &["a.txt"]);
+        check(Key::Policy, text("openai:gpt"), &[]);
+        check(Key::Grants, Value::Texts(vec!["llm:judge=local:tiny?dtype=bf16".into(), "kv".into()]), &["tiny"]);
+    }
 
     #[test]
     fn paths_of_a_file_are_relative_to_its_folder_and_options_stay() {

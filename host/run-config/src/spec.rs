@@ -1,5 +1,6 @@
 //! A resolved run: every default is filled in, and every rule holds.
 
+use crate::LocalModelText;
 use crate::{Expected, Grant, Layer, PartSpec, PluginSpec, Price, RewardSpec, Verb, WeightsSpec};
 use clawhost_core::{Digest, LlmIdentity, RunLabels, RunName, RunTag, counted};
 use serde::{Deserialize, Serialize};
@@ -150,7 +151,7 @@ pub struct PolicySpec {
 impl PolicySpec {
     /// The folder of a local model.
     pub fn local_folder(&self) -> Option<&str> {
-        self.model.strip_prefix("local:").filter(|folder| !folder.is_empty())
+        LocalModelText::of(&self.model).map(|text| text.folder)
     }
 }
 

@@ -14,7 +14,7 @@ use clawhost_model::{
     AdapterSettings, CheckpointWriter, Demonstrator, Learned, LearningSettings, LocalModel, ModelFolder, Targets,
     TokenCalls, WeightsLayer, digest,
 };
-use clawhost_run_config::{CreditUnit, Key, Layer, Optimizer, RunSpec, Truncated, WeightsSpec};
+use clawhost_run_config::{CreditUnit, Key, Layer, LocalModelText, Optimizer, RunSpec, Truncated, WeightsSpec};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,20 +103,22 @@ fn settings(spec: &RunSpec, weights: &WeightsSpec, iterations: u64) -> Result<Le
     })
 }
 
-/// The folder of the model that learns: the policy, or the only local model of the router that the policy names, with its name there.
+/// The text of the model that learns: the policy, or the only local model of the router that the policy names, with its name there.
 fn place(spec: &RunSpec, machine: &ModelSettings) -> Result<(Option<String>, String), AppError> {
-    if let Some(folder) = spec.policy.local_folder() {
-        return Ok((None, folder.to_owned()));
+    if spec.policy.local_folder().is_some() {
+        return Ok((None, spec.policy.model.clone()));
     }
     let Some(name) = router_name(&spec.policy.model) else {
         let why = "the policy must be the folder of a local model, or a router with one";
         return Err(RequestError::Other(why.to_owned()).into());
     };
     let (folder, file) = described(machine.routers.as_deref(), name)?;
-    let local = |(alias, section): (String, RoutedSection)| Some((alias, local_folder(&section.model)?.to_owned()));
+    let local = |(alias, section): (String, RoutedSection)| {
+        local_folder(&section.model).is_some().then(|| (alias, section.model.clone()))
+    };
     let found: Vec<(String, String)> = file.models.into_iter().filter_map(local).collect();
     match found.as_slice() {
-        [(alias, folder)] => Ok((Some(alias.clone()), folder.clone())),
+        [(alias, text)] => Ok((Some(alias.clone()), text.clone())),
         others => {
             let names: Vec<&str> = others.iter().map(|(alias, _)| alias.as_str()).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -150,11 +152,12 @@ impl LearningModel {
         events: &dyn EventSink,
     ) -> Result<Option<Self>, AppError> {
         let Some(weights) = spec.weights() else { return Ok(None) };
-        let (alias, folder) = place(spec, machine)?;
-        let folder = &machine.model_folder(&folder)?;
+        let (alias, text) = place(spec, machine)?;
+        let Some(text) = LocalModelText::of(&text) else { return Ok(None) };
+        let folder = &machine.model_folder(text.folder)?;
         let iterations = turns::schedule(spec).iterations_of(Layer::Weights.name(), turns::iterations(spec));
         let settings = settings(spec, weights, iterations)?;
-        let mut found = read_folder(folder, None, &machine.texts, events)?;
+        let mut found = machine.read_local(&text, events)?;
         if !found.sampling.is_trainable() {
             events.event(Event::Warning(Warning::SamplingWhileLearning));
         }

@@ -7,7 +7,7 @@ use super::verify::VerifyRequest;
 use crate::drivers::drivers;
 use crate::events::EventSink;
 use crate::learn::learned_by;
-use crate::model_folders::{folder_name, local_folder, read_folder};
+use crate::model_folders::{folder_name, local_folder};
 use crate::{AppError, ModelSettings};
 use clawhost_bundle::EntryName;
 use clawhost_core::{Discrepancy, Llm, LlmIdentity};
@@ -15,7 +15,7 @@ use clawhost_model::cpu::processor_class;
 use clawhost_model::device::Backend;
 use clawhost_model::generate::Sampling;
 use clawhost_model::{LocalModel, ModelFolder};
-use clawhost_run_config::RunSpec;
+use clawhost_run_config::{LocalModelText, RunSpec};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,7 +66,11 @@ pub(super) fn local_models(
         Ok(model.open(&there.model, &settings.open_device(model.config.parameters(), events)?)?)
     };
     for folder in &request.models {
-        let mut model = read_folder(&settings.model_folder(folder)?, None, &settings.texts, events)?;
+        // With the options of the run, in the verifier's folder.
+        let claimed = spec.as_ref().and_then(|spec| LocalModelText::of(&spec.policy.model));
+        let plain = LocalModelText { folder, dtype: None, arguments: Vec::new(), options: "" };
+        let text = claimed.map_or(plain, |claimed| LocalModelText { folder, ..claimed });
+        let mut model = settings.read_local(&text, events)?;
         if let Some((spec, weights)) = trained {
             // As learning opens it.
             model.sampling = Sampling::default();

@@ -149,6 +149,7 @@ pub(crate) fn read(path: &Path, texts: &TextHost, dtype: Option<Dtype>) -> Resul
         // As of a folder that does not say how to sample.
         sampling: Sampling { temperature: 0.0, ..Sampling::default() },
         ignored: Vec::new(),
+        arguments: crate::tokens::TemplateArguments::default(),
         texts: texts.clone(),
     })
 }

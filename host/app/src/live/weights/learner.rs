@@ -20,6 +20,7 @@ use crate::{AppError, RequestError, Workspace};
 use clawhost_core::{Clock, Episode, Lease, StoreError, StoreReader};
 use clawhost_gateway::Running;
 use clawhost_learn::memory::{SCOPE_BYTES, Scope};
+use clawhost_run_config::LocalModelText;
 use clawhost_store::Reader;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -94,7 +95,14 @@ impl Training {
         })?;
         let (base, tinker) = match TinkerModel::of(&spec)? {
             Some(tinker) => (tinker.folder.clone(), Some(tinker)),
-            None => (workspace.settings().models.model_folder(local_folder(&spec).unwrap_or_default())?, None),
+            None => {
+                if LocalModelText::of(&spec).is_some_and(|text| text.dtype.is_some()) {
+                    let why = "weights.model: weights that learn are kept as they are stored; leave out its dtype";
+                    let path = crate::GATEWAY_FILE.to_owned();
+                    return Err(RequestError::File { path, why: why.to_owned() }.into());
+                }
+                (workspace.settings().models.model_folder(local_folder(&spec).unwrap_or_default())?, None)
+            }
         };
         let base = base.canonicalize().unwrap_or(base);
         let backend: Arc<dyn WeightsBackend> = match tinker {
