@@ -25,8 +25,11 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::oneshot;
 
-/// Prompt tokens that are computed in one round. It bounds how long other requests wait for their next token.
+/// Prompt tokens of a request that are computed in one round.
 pub(super) const PREFILL: usize = 256;
+/// Multiply-adds of the prompt tokens of all requests that are computed in one round, about a second of a laptop's. It bounds how long other requests wait
+/// for their next token, and how long the engine takes to end.
+const PREFILL_WORK: u64 = 1 << 37;
 /// Largest number of active requests, however small. Further requests wait in order of arrival.
 pub const MOST_AT_ONCE: usize = 1024;
 
@@ -83,6 +86,11 @@ impl Engine {
     /// # Errors
     /// The thread could not be started.
     pub fn within(version: Version, room: Room) -> Result<Self, LocalModelError> {
+        Self::start(version, room, PREFILL_WORK)
+    }
+
+    /// The same with a bound on the multiply-adds of prompt tokens in one round.
+    pub(super) fn start(version: Version, room: Room, prefill: u64) -> Result<Self, LocalModelError> {
         let current = Arc::new(RwLock::new(Arc::new(version)));
         let (asked, requests) = channel();
         let seen = current.clone();
@@ -90,7 +98,7 @@ impl Engine {
             .name("generate".to_owned())
             .spawn(move || {
                 let (running, waiting, prefixes) = (Vec::new(), Vec::new(), Prefixes::default());
-                Rounds { current: seen, requests, running, waiting, prefixes, room }.run();
+                Rounds { current: seen, requests, running, waiting, prefixes, room, prefill }.run();
             })
             .map_err(|error| LocalModelError::Device { name: "cpu".into(), why: error.to_string() })?;
         Ok(Self { asked: Some(asked), current, thread: Some(thread) })
@@ -204,6 +212,7 @@ struct Rounds {
     waiting: Vec<Waiting>,
     prefixes: Prefixes,
     room: Room,
+    prefill: u64,
 }
 
 impl Rounds {
@@ -326,6 +335,7 @@ impl Rounds {
             let vocabulary = version.model.config().vocabulary;
             // Shared in the order of arrival: logits of many texts would fill the memory.
             let mut scored = scores::positions(vocabulary);
+            let mut prompts = prompt_tokens(self.prefill, version.model.config().parameters());
             for (place, one) in self.running.iter_mut().enumerate() {
                 if !Arc::ptr_eq(&one.version, &version) {
                     continue;
@@ -335,6 +345,11 @@ impl Rounds {
                 if every {
                     count = count.min(version.model.scored_at_once()).min(scored);
                     scored -= count;
+                }
+                if one.next.len() > 1 {
+                    // In the order of arrival, too. The next token of an answer never waits.
+                    count = count.min(prompts);
+                    prompts -= count;
                 }
                 if count > 0 {
                     work.push(NewTokens {
@@ -413,6 +428,11 @@ impl Rounds {
         // The receiver may be gone.
         let _ = reply.send(Ok(Answer { tokens: drawn, finish, version, weights, scores, reused }));
     }
+}
+
+/// Prompt tokens of all requests that one round computes, by the number of weights: always those of one request.
+fn prompt_tokens(work: u64, parameters: u64) -> usize {
+    usize::try_from(work / parameters.max(1)).unwrap_or(usize::MAX).max(PREFILL)
 }
 
 /// A copy of an error for each waiting request.

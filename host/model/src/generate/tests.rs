@@ -272,3 +272,31 @@ async fn requests_beyond_the_memory_of_keys_and_values_wait_in_order_of_arrival(
     assert_eq!(begun, [0, 1, 2, 3, 4, 5, 6], "in order of arrival");
     assert_eq!(counts, [10; 7]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_share_what_a_round_computes_in_order_of_arrival() {
+    // 256 tokens of prompts in a round.
+    let engine = Engine::start(version(1), Room::of_machine(), 1).unwrap();
+    let asked = |number: u64| {
+        let mut request = Request { max_tokens: 3, end: vec![], ..request(number, 100) };
+        request.prompt[0] = number as u32;
+        request
+    };
+    let drawn: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let watched = |number: u64| {
+        let drawn = drawn.clone();
+        let watch = move |_: &super::Drawn| {
+            drawn.lock().unwrap().push(number);
+            std::ops::ControlFlow::Continue(())
+        };
+        (asked(number), Some(Box::new(watch) as super::Watch))
+    };
+    let answers = engine.ask_many((0..6).map(watched).collect()).unwrap();
+    for (number, answer) in (0..).zip(answers) {
+        let alone = Engine::new(version(1)).unwrap().ask(asked(number)).await.unwrap();
+        assert_eq!(said(answer.await.unwrap().unwrap()), said(alone), "request {number}");
+    }
+    // Two prompts and a part of the third; then its rest, two more, and a part of the last.
+    let expect = [0, 1, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5];
+    assert_eq!(drawn.lock().unwrap()[..expect.len()], expect);
+}
