@@ -62,6 +62,18 @@ impl HostMatrix {
         }
     }
 
+    /// The same matrix kept in this format. `name` is for the error.
+    ///
+    /// # Errors
+    /// The format cannot keep a value.
+    pub fn kept_as(&self, name: &str, dtype: Dtype) -> Result<Self, LocalModelError> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        let laid = Laid::of(dtype, self.shape, &self.values()).map_err(|error| error.of(name, dtype))?;
+        Ok(Self::laid_out(Arc::new(laid)))
+    }
+
     /// The number of its values.
     pub fn count(&self) -> usize {
         self.shape[0] * self.shape[1]
@@ -266,11 +278,7 @@ impl Convert<HostMatrix, Arc<[f32]>> for Keep {
     type Error = LocalModelError;
 
     fn matrix(&mut self, name: &str, matrix: &HostMatrix) -> Result<HostMatrix, LocalModelError> {
-        if matrix.dtype() == self.0 || crate::is_adapter(name) {
-            return Ok(matrix.clone());
-        }
-        let laid = Laid::of(self.0, matrix.shape, &matrix.values()).map_err(|error| error.of(name, self.0))?;
-        Ok(HostMatrix::laid_out(Arc::new(laid)))
+        if crate::is_adapter(name) { Ok(matrix.clone()) } else { matrix.kept_as(name, self.0) }
     }
 
     fn vector(&mut self, _: &str, vector: &Arc<[f32]>) -> Result<Arc<[f32]>, LocalModelError> {

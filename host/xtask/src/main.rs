@@ -1,5 +1,6 @@
 //! `cargo xtask`: set-up, guest builds, demo, tests and tidy. They need only cargo and rustup.
 
+mod adapter;
 mod demo;
 mod documents;
 mod fuzz;
@@ -39,6 +40,8 @@ const HELP: &str = "cargo xtask COMMAND
               compiler and cargo-fuzz
   interop     publish, pull, sign and verify modules through Debian's docker-registry, with the library of wkg and with sigstore on
               the other side; builds some minutes the first time
+  adapter     learn one iteration of an adapter beside random weights in the shape of a model with 0.6 billion weights, 64 answers of
+              128 tokens, and fail above a limit of memory: `adapter [--limit MIB] [--dtype NAME]`; takes minutes
   transformers
               hold local models against PyPI's transformers and peft, both ways: `transformers PYTHON`
   wgsl        run what a GPU would compute on a software driver of Vulkan (Mesa's lavapipe), and compare it with the
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let rest = arguments.get(1..).unwrap_or_default();
     let done = match arguments.first().map(String::as_str) {
+        Some("adapter") => adapter::main(rest),
         Some("demo") => demo::main(),
         Some("test") => test(rest),
         Some("guests") => guests::build(guests::Which::All).map(|_| ()),
