@@ -140,6 +140,22 @@ async fn a_stop_after_a_step_rolls_it_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stop_in_the_middle_of_a_pass_ends_the_run_at_its_last_checkpoint() {
+    let plan = plan(None);
+    let (expected, _) = learn(&World::new(Proposer::of(&[])), &plan).await;
+    let world = World::new(Proposer::of(&[]));
+    let (ports_of_run, dial) = ports(&world, &plan);
+    dial.lock().unwrap().stops = Some((1, world.cancel.clone()));
+    let stopped = world.begin(plan.run.clone(), ports_of_run).await.unwrap();
+    assert_eq!((stopped.stopped, stopped.iterations.len()), (Some(StopReason::Cancelled), 1));
+    assert_stands_at_the_checkpoint(&world, &dial);
+    let later = World { store: world.store.clone(), ..World::new(Proposer::of(&[])) };
+    let (ports, dial) = ports(&later, &plan);
+    let report = later.resume(plan.run.clone(), ports).await.unwrap();
+    assert_eq!((&report, dial.lock().unwrap().value), (&expected, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_warm_start_ends_at_its_step_limit_or_if_nothing_is_scored() {
     let few = WarmStart { target: 0.9, steps: 3, ..warm() };
     let (report, _) = learn(&World::new(Proposer::of(&[])), &plan(Some(few))).await;

@@ -1,7 +1,7 @@
 //! The interface of a layer: something that learns from batches.
 
 use crate::policy::Generated;
-use crate::{Batch, LearnError, Measurements};
+use crate::{Batch, Interrupt, LearnError, Measurements};
 use clawhost_core::Digest;
 use std::sync::Arc;
 
@@ -58,6 +58,10 @@ pub trait Layer: Send {
 
     /// Digest of the state that [`Layer::restore`] restores.
     fn digest(&self) -> Digest;
+
+    /// Sets what a long computation asks in between. If it is to stop, it fails with [`LearnError::Interrupted`], and the layer is unchanged. The default
+    /// asks nothing: its computations are short.
+    fn stop_when(&mut self, _: Interrupt) {}
 }
 
 /// The layer that holds a model's weights. It can also learn from demonstrations, before it learns from rewards.

@@ -66,7 +66,8 @@ pub fn learn(layers: &mut [&mut dyn Layer], batch: &Batch) -> Result<Applied, Le
 /// was played, the weights from a selection.
 ///
 /// # Errors
-/// [`LearnError::Batch`]: a batch is invalid; nothing was learned. [`LearnError::Restore`]: a layer could not be restored.
+/// [`LearnError::Batch`]: a batch is invalid; nothing was learned. [`LearnError::Interrupted`]: a layer was stopped; every layer is as before.
+/// [`LearnError::Restore`]: a layer could not be restored.
 /// Its state is unknown; nothing may be learned or recorded after that.
 pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, LearnError> {
     layers.iter().try_for_each(|(_, batch)| batch.check())?;
@@ -95,6 +96,9 @@ pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, Le
         }
         turns.push(Turn { layer: &mut **layer, before, forward });
     }
+    if broken.is_none() && turns.iter().any(|turn| turn.forward == Err(LearnError::Interrupted)) {
+        broken = Some(LearnError::Interrupted);
+    }
     if let Some(broken) = broken {
         turns.iter_mut().for_each(|turn| turn.layer.clear_pending());
         return Err(broken);
@@ -111,6 +115,9 @@ pub fn learn_each(layers: &mut [(&mut dyn Layer, &Batch)]) -> Result<Applied, Le
         Err(why) => {
             for turn in turns.iter_mut().filter(|turn| turn.forward.is_ok()) {
                 broken = broken.or(take_back(&mut *turn.layer, &turn.before).err());
+            }
+            if broken.is_none() && why == LearnError::Interrupted {
+                return Err(why);
             }
             if let Some(broken) = broken {
                 return Err(broken);

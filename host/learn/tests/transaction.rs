@@ -19,6 +19,10 @@ enum Fault {
     RestoreDifferent,
     /// Its snapshot fails after a restore.
     SnapshotAfterRestore,
+    /// It is stopped in its pass.
+    StoppedForward,
+    /// It is stopped in its step.
+    StoppedStep,
 }
 
 const FAULTS: [Fault; 7] = [
@@ -73,11 +77,18 @@ impl Layer for Counting {
         if self.has(Fault::ForwardChanges) {
             self.learned.push(99);
         }
+        if self.has(Fault::StoppedForward) {
+            return Err(LearnError::Interrupted);
+        }
         if self.has(Fault::Forward) { Err(self.fails("forward")) } else { Ok(Forward::default()) }
     }
 
     fn optim_step(&mut self) -> Result<Step, LearnError> {
         self.calls.push("step");
+        if self.has(Fault::StoppedStep) {
+            self.learned.push(77);
+            return Err(LearnError::Interrupted);
+        }
         if self.has(Fault::Step) {
             // Half of the update is done.
             self.learned.push(77);
@@ -242,6 +253,18 @@ fn a_failing_step_restores_later_layers_too() {
     assert_eq!(layers[0].calls, ["forward", "step", "clear", "restore"]);
     assert_eq!(layers[1].calls, ["forward", "step", "clear", "restore"]);
     assert_eq!(layers[2].calls, ["forward", "clear", "restore"], "it had not stepped");
+}
+
+#[test]
+fn a_layer_that_is_stopped_stops_the_transaction_and_all_are_as_before() {
+    for fault in [Fault::StoppedForward, Fault::StoppedStep] {
+        let new = || (0..3).map(|number| Counting::new(number, &[(1, fault)])).collect::<Vec<_>>();
+        let (mut layers, before) = (new(), new());
+        assert_eq!(run(&mut layers, &batch(&[1.0])), Err(LearnError::Interrupted), "{fault:?}");
+        for (layer, before) in layers.iter().zip(&before) {
+            assert_eq!((&layer.learned, layer.pending.len()), (&before.learned, 0), "{fault:?}: {}", layer.name);
+        }
+    }
 }
 
 #[test]

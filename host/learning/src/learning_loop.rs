@@ -26,7 +26,7 @@ use clawhost_core::{
     content_root_of_phases,
 };
 use clawhost_learn::playbook::Lineage;
-use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
+use clawhost_learn::{Applied, Batch, Interrupt, LayerOutcome, LearnError, learn_each};
 use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_shuffled};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -187,6 +187,10 @@ impl<'a> LearningLoop<'a> {
         let (training, state) = (TrainingThread::start()?, LoopState { lineage, ..LoopState::default() });
         let source = source.unwrap_or_else(|| Box::new(Rollouts));
         let turn = turn(&plan, &state);
+        for stage in &mut stages {
+            let asked = cancel.clone();
+            stage.layer().stop_when(Interrupt::new(move || asked.is_requested()));
+        }
         Ok(Self {
             run,
             plan,
@@ -464,6 +468,8 @@ impl<'a> LearningLoop<'a> {
                 };
                 outcomes
             }
+            // As if the iteration had not begun to learn: it does so again when the run is resumed.
+            Err(LearnError::Interrupted) => return Err(StopReason::Cancelled.into()),
             // The state of the layer is unknown: nothing may be recorded after this.
             Err(broken @ LearnError::Restore { .. }) => return Err(broken.into()),
             Err(why) => {

@@ -147,6 +147,9 @@ pub enum LocalModelError {
         /// The loss, or the gradient of a weight.
         what: String,
     },
+    /// A pass of training was stopped before its end. Nothing of it is kept.
+    #[error("the pass was stopped before its end; nothing of it was kept")]
+    Interrupted,
     /// A checkpoint that this version cannot read.
     #[error("checkpoint: {0}")]
     Checkpoint(String),
@@ -198,6 +201,7 @@ impl LocalModelError {
             Self::DeviceMemory { .. } => "device-memory",
             Self::Memory { .. } => "memory",
             Self::Diverged { .. } => "diverged",
+            Self::Interrupted => "interrupted",
             Self::Checkpoint(_) => "checkpoint",
             Self::Adapter(_) => "adapter",
             Self::Samples(_) => "samples",
@@ -233,6 +237,7 @@ impl LocalModelError {
             | Self::DeviceMemory { .. }
             | Self::Memory { .. }
             | Self::Diverged { .. }
+            | Self::Interrupted
             | Self::Checkpoint(_)
             | Self::Samples(_)
             | Self::Request(_)

@@ -11,7 +11,9 @@ use clawhost_learn::policy::mismatch::{self, Precision};
 use clawhost_learn::policy::{
     self, Experience, Generated, Metrics, OtherLogprobs, PolicyGradient, Staleness, StepBatch, SupervisedStep, Updates,
 };
-use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
+use clawhost_learn::{
+    Batch, CheckpointKind, Forward, Interrupt, Layer, LearnError, Measurements, Metric, Step, Weights,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -401,6 +403,11 @@ impl Layer for WeightsLayer {
         // As with an unreadable state: the following step fails with the reason.
         let state = self.device.guarded(|| self.trainer.state_digest()).unwrap_or_else(|_| Digest::of(b""));
         self.weights_digest.extended(state.to_string().as_bytes())
+    }
+
+    fn stop_when(&mut self, interrupt: Interrupt) {
+        self.trainer.stop_when(interrupt.clone());
+        self.reference.iter_mut().for_each(|reference| reference.stop_when(interrupt.clone()));
     }
 }
 

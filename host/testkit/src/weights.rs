@@ -7,8 +7,11 @@ use clawhost_core::{
 };
 use clawhost_follower::Follower;
 use clawhost_learn::policy::Generated;
-use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LearnError, Measurements, Metric, Step, Weights};
+use clawhost_learn::{
+    Batch, CheckpointKind, Forward, Interrupt, Layer, LearnError, Measurements, Metric, Step, Weights,
+};
 use clawhost_learning::TrainingThread;
+use clawhost_play::Cancel;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,6 +44,10 @@ pub struct Dial {
     pub breaks: Option<u64>,
     /// The step on the batch with this number panics.
     pub panics: Option<u64>,
+    /// The operator stops the run while the batch with this number is learned from.
+    pub stops: Option<(u64, Cancel)>,
+    /// What is asked in the middle of a pass.
+    pub interrupt: Interrupt,
 }
 
 impl Dial {
@@ -79,6 +86,14 @@ impl Layer for Dial {
         if self.refuses == self.number() {
             return Err(LearnError::Layer { layer: "weights".into(), why: "no gradient today".into() });
         }
+        if let Some((number, cancel)) = &self.stops
+            && Some(*number) == self.number()
+        {
+            cancel.request();
+        }
+        if self.interrupt.is_requested() {
+            return Err(LearnError::Interrupted);
+        }
         self.pending = 1;
         Ok(Forward { metrics: Measurements::from([(Metric::Loss, self.loss.unwrap_or(0.5))]) })
     }
@@ -116,6 +131,10 @@ impl Layer for Dial {
     fn digest(&self) -> Digest {
         self.note("digest");
         Digest::of(&self.bytes())
+    }
+
+    fn stop_when(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 }
 

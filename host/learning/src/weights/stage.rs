@@ -13,8 +13,10 @@ use crate::{LearnPlan, LearningError, Staged};
 use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, Llm};
 use clawhost_learn::policy::{Difficulty, FallMonitor, Generated, HackingMonitor, NoSignal, SignalMonitor, Watched};
-use clawhost_learn::{Batch, CheckpointKind, Forward, Layer, LayerOutcome, LearnError, Metric, Step, Weights};
-use clawhost_play::{ChatPolicy, Plan};
+use clawhost_learn::{
+    Batch, CheckpointKind, Forward, Interrupt, Layer, LayerOutcome, LearnError, Metric, Step, Weights,
+};
+use clawhost_play::{ChatPolicy, Plan, StopReason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -132,6 +134,10 @@ impl Layer for SharedLayer {
     fn digest(&self) -> Digest {
         self.lock().digest()
     }
+
+    fn stop_when(&mut self, interrupt: Interrupt) {
+        self.lock().stop_when(interrupt);
+    }
 }
 
 /// The weights layer in a learning run.
@@ -179,7 +185,11 @@ impl WeightsStage {
     ) -> Staged<T> {
         let weights = self.ports.weights.clone();
         let locked = move || job(&mut *weights.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(context.training.run(locked).await??)
+        match context.training.run(locked).await? {
+            // It goes on from the last checkpoint.
+            Err(LearnError::Interrupted) => Err(StopReason::Cancelled.into()),
+            done => Ok(done?),
+        }
     }
 
     /// The policy with the model of these weights in place of a router.

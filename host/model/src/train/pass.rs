@@ -36,6 +36,9 @@ impl From<StepError> for LearnError {
 
 /// The error of a model as one of its layer.
 pub(crate) fn refused(error: LocalModelError) -> LearnError {
+    if matches!(error, LocalModelError::Interrupted) {
+        return LearnError::Interrupted;
+    }
     LearnError::Layer { layer: "weights".into(), why: error.to_string() }
 }
 

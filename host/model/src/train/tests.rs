@@ -7,6 +7,7 @@ use crate::{Architecture, HostDecoder, HostMatrix, LocalModelError, ModelConfig,
 use std::sync::Arc;
 
 mod frozen;
+mod interrupted;
 
 fn sequences() -> Vec<Sequence> {
     let text = |length: u32, salt: u32| (0..length).map(|place| (place * 7 + salt * 11 + 3) % 61).collect::<Vec<u32>>();

@@ -9,6 +9,7 @@ use super::sequence::Sequence;
 use super::snapshot::TrainerState;
 use crate::{HostDecoder, LocalModelError, ModelConfig, digest, is_adapter};
 use clawhost_core::Digest;
+use clawhost_learn::Interrupt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -144,13 +145,22 @@ impl Trainer {
         self.settings = settings;
     }
 
+    /// Sets what passes on the processor ask between layers. If it is to stop, they fail with [`LocalModelError::Interrupted`]. A pass on a device is short
+    /// enough to end.
+    pub fn stop_when(&mut self, interrupt: Interrupt) {
+        match &mut self.place {
+            Place::Processor(processor) => processor.stop_when(interrupt),
+            Place::Accelerator(_) => {}
+        }
+    }
+
     /// Scores of trained tokens. Nothing is accumulated.
     ///
     /// # Errors
-    /// The device returns no data.
+    /// The pass was stopped, or the device returns no data.
     pub fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         match &self.place {
-            Place::Processor(processor) => Ok(processor.scores(sequences)),
+            Place::Processor(processor) => processor.scores(sequences),
             Place::Accelerator(device) => device.scores(sequences),
         }
     }
@@ -166,7 +176,7 @@ impl Trainer {
     /// As [`Trainer::scores`].
     pub fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         match &self.place {
-            Place::Processor(processor) => Ok(processor.reference_scores(sequences)),
+            Place::Processor(processor) => processor.reference_scores(sequences),
             Place::Accelerator(device) => device.reference_scores(sequences),
         }
     }
@@ -177,7 +187,7 @@ impl Trainer {
     /// in the order of the pieces.
     ///
     /// # Errors
-    /// Those of the loss, or the device returns no data. Everything accumulated is dropped.
+    /// Those of the loss, the pass was stopped, or the device returns no data. Everything accumulated is dropped.
     pub fn accumulate<T: Send, E: From<LocalModelError> + Send>(
         &mut self,
         units: &[&[Sequence]],

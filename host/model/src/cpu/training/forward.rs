@@ -3,12 +3,12 @@
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
 use super::text::Text;
-use super::{Activations, Block, Buffers, TrainingModel, Weights, attention, fit};
+use super::{Activations, Block, Buffers, TrainingModel, Watch, Weights, attention, fit};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, gated, normalise, turn};
 
-/// Computes the output of the last layer.
-pub(super) fn forward(model: &TrainingModel, block: &mut Block) {
+/// Computes the output of the last layer, unless it is stopped before.
+pub(super) fn forward(model: &TrainingModel, block: &mut Block, watch: &Watch<'_>) {
     let width = model.config.width;
     let rows = block.text.tokens.len();
     let Block { text, layers, recomputed, x, buffers, .. } = block;
@@ -18,6 +18,9 @@ pub(super) fn forward(model: &TrainingModel, block: &mut Block) {
         model.embedding.read_row(*token as usize, to);
     }
     for (weights, layer) in model.weights.blocks.iter().zip(layers) {
+        if watch.stops() {
+            return;
+        }
         fit(&mut layer.input, rows * width).copy_from_slice(x);
         let kept = if model.recomputes { &mut *recomputed } else { &mut layer.kept };
         inside(model, weights, text, &layer.input, kept, buffers);

@@ -4,7 +4,7 @@
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
 use super::head::Slope;
-use super::{Block, each};
+use super::{Block, Watch, each};
 use crate::cpu::Laid;
 
 /// Rows whose logits are computed at once. The head is read once for all of them.
@@ -13,7 +13,7 @@ const ROWS: usize = 256;
 const TOKENS: usize = 1024;
 
 /// Replaces `hidden` of each block by the gradient with respect to it.
-pub(super) fn backward(head: &Laid, blocks: &mut [Block], wanted: &[f32], threads: bool) {
+pub(super) fn backward(head: &Laid, blocks: &mut [Block], wanted: &[f32], (threads, watch): (bool, &Watch<'_>)) {
     let mut rest = wanted;
     let mut both: Vec<(&mut Block, &[f32])> = Vec::with_capacity(blocks.len());
     for block in blocks {
@@ -21,10 +21,10 @@ pub(super) fn backward(head: &Laid, blocks: &mut [Block], wanted: &[f32], thread
         rest = others;
         both.push((block, mine));
     }
-    each(threads, &mut both, |(block, wanted)| back(head, block, wanted));
+    each(threads, &mut both, |(block, wanted)| back(head, block, wanted, watch));
 }
 
-fn back(head: &Laid, block: &mut Block, wanted: &[f32]) {
+fn back(head: &Laid, block: &mut Block, wanted: &[f32], watch: &Watch<'_>) {
     let Block { text, hidden, wholes, .. } = block;
     let width = head.inputs;
     let (mut logits, mut slope) = (Vec::new(), Vec::new());
@@ -38,6 +38,9 @@ fn back(head: &Laid, block: &mut Block, wanted: &[f32]) {
         slope.clear();
         slope.resize(hidden.len(), 0.0);
         for start in (0..head.outputs).step_by(TOKENS) {
+            if watch.stops() {
+                return;
+            }
             let count = TOKENS.min(head.outputs - start);
             logits.resize(rows * count, 0.0);
             head.multiply_some(hidden, (start, count), &mut logits);

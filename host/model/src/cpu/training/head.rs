@@ -14,7 +14,7 @@
 use super::backward::{lay, norm_back};
 use super::matrix::Matrix;
 use super::text::Target;
-use super::{Block, Gradients, TrainingModel, each, fit, frozen_head};
+use super::{Block, Gradients, TrainingModel, Watch, each, fit, frozen_head};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, dot, exp, largest, normalise, sum};
 use crate::cpu::panels::add_outer_products;
@@ -28,7 +28,7 @@ const LOGITS: usize = 1 << 23;
 const KEPT_LOGITS: usize = 1 << 20;
 
 /// Log-probs and entropies of a block's targets. A row is multiplied with the head once for each of its targets.
-pub(super) fn score(model: &TrainingModel, block: &mut Block) {
+pub(super) fn score(model: &TrainingModel, block: &mut Block, watch: &Watch<'_>) {
     let (width, vocabulary) = (model.config.width, model.config.vocabulary);
     let Block { text, x, foretelling, hidden, wholes, scores, buffers, .. } = block;
     foretelling.clear();
@@ -38,6 +38,9 @@ pub(super) fn score(model: &TrainingModel, block: &mut Block) {
     wholes.clear();
     let mut found = Vec::with_capacity(rows);
     for (number, (targets, hidden)) in text.targets.chunks(CHUNK).zip(hidden.chunks(CHUNK * width)).enumerate() {
+        if watch.stops() {
+            return;
+        }
         let logits = fit(&mut buffers.wide, targets.len() * vocabulary);
         if let Some(head) = &model.weights.head {
             head.product::<false>(hidden, logits);
@@ -96,10 +99,16 @@ struct Chunk<'a> {
 
 /// Adds the gradients of the head and of the last norm. Leaves those with respect to the output of the last layer in
 /// the blocks.
-pub(super) fn backward(model: &TrainingModel, blocks: &mut [Block], wanted: &[f32], to: &mut Gradients, threads: bool) {
+pub(super) fn backward(
+    model: &TrainingModel,
+    blocks: &mut [Block],
+    wanted: &[f32],
+    to: &mut Gradients,
+    (threads, watch): (bool, &Watch<'_>),
+) {
     match &model.weights.head {
-        Some(Matrix::Frozen(head)) => frozen_head::backward(head, blocks, wanted, threads),
-        Some(head @ Matrix::Learned { .. }) => backward_of_logits(model, head, blocks, wanted, to, threads),
+        Some(Matrix::Frozen(head)) => frozen_head::backward(head, blocks, wanted, (threads, watch)),
+        Some(head @ Matrix::Learned { .. }) => backward_of_logits(model, head, blocks, wanted, to, (threads, watch)),
         None => return,
     }
     let width = model.config.width;
@@ -123,7 +132,7 @@ fn backward_of_logits(
     blocks: &mut [Block],
     wanted: &[f32],
     to: &mut Gradients,
-    threads: bool,
+    (threads, watch): (bool, &Watch<'_>),
 ) {
     let (width, vocabulary) = (model.config.width, model.config.vocabulary);
     let mut chunks = Vec::new();
@@ -139,6 +148,9 @@ fn backward_of_logits(
     }
     let at_once = (LOGITS / (CHUNK * vocabulary)).clamp(1, 16);
     for group in chunks.chunks_mut(at_once) {
+        if watch.stops() {
+            return;
+        }
         let seen: &[Block] = blocks;
         each(threads, group, |chunk| {
             let block = &seen[chunk.block];

@@ -22,6 +22,7 @@ mod gradients;
 mod head;
 mod matrix;
 mod text;
+mod watch;
 
 pub(crate) use gradients::Gradients;
 
@@ -29,11 +30,13 @@ use super::attention::{Heads, Softmax};
 use super::rotary_table::RotaryTable;
 use crate::host_weights::{HostDecoder, HostMatrix};
 use crate::train::{Sequence, TokenScores};
-use crate::{Decoder, LowRank, ModelConfig, Projection};
+use crate::{Decoder, LocalModelError, LowRank, ModelConfig, Projection};
+use clawhost_learn::Interrupt;
 use matrix::Matrix;
 use rayon::prelude::*;
 use std::sync::Arc;
 use text::Text;
+use watch::Watch;
 
 /// Tokens of a block, unless one sequence is longer: enough to use each weight that is read, few enough to distribute.
 const BLOCK: usize = 256;
@@ -237,7 +240,17 @@ impl TrainingModel {
     }
 
     /// Scores of the trained tokens of each sequence. `pass` is an earlier result, whose memory is reused.
-    pub(crate) fn forward(&self, sequences: &[&Sequence], pass: &mut Pass, threads: bool) -> Vec<TokenScores> {
+    ///
+    /// # Errors
+    /// It was stopped between two layers, or two chunks of the head.
+    pub(crate) fn forward(
+        &self,
+        sequences: &[&Sequence],
+        pass: &mut Pass,
+        threads: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<TokenScores>, LocalModelError> {
+        let watch = Watch::new(interrupt);
         let mut parts: Vec<&[&Sequence]> = Vec::new();
         let (mut start, mut tokens) = (0, 0);
         for (place, sequence) in sequences.iter().enumerate() {
@@ -253,22 +266,41 @@ impl TrainingModel {
         let mut both: Vec<(&mut Block, &[&Sequence])> = pass.blocks.iter_mut().zip(parts).collect();
         each(threads, &mut both, |(block, sequences)| {
             block.text.set(sequences, &self.turns, self.heads.width / 2);
-            forward::forward(self, block);
-            head::score(self, block);
+            forward::forward(self, block, &watch);
+            head::score(self, block, &watch);
         });
+        watch.result()?;
         let scores = pass.blocks.iter_mut().flat_map(|block| std::mem::take(&mut block.scores));
-        sequences.iter().zip(scores).map(|(sequence, scores)| sequence.token_scores(scores)).collect()
+        Ok(sequences.iter().zip(scores).map(|(sequence, scores)| sequence.token_scores(scores)).collect())
     }
 
     /// Adds gradients of a loss. `wanted` is its derivative by the log-prob of each target, in their order.
-    pub(crate) fn backward(&self, pass: &mut Pass, wanted: &[f32], to: &mut Gradients, threads: bool) {
-        head::backward(self, &mut pass.blocks, wanted, to, threads);
-        let Some(lowest) = to.lowest() else { return };
+    ///
+    /// # Errors
+    /// As [`TrainingModel::forward`]. The gradients are of no use then.
+    pub(crate) fn backward(
+        &self,
+        pass: &mut Pass,
+        wanted: &[f32],
+        to: &mut Gradients,
+        threads: bool,
+        interrupt: &Interrupt,
+    ) -> Result<(), LocalModelError> {
+        let watch = Watch::new(interrupt);
+        head::backward(self, &mut pass.blocks, wanted, to, (threads, &watch));
+        watch.result()?;
+        let Some(lowest) = to.lowest() else { return Ok(()) };
         for layer in (lowest..self.weights.blocks.len()).rev() {
-            each(threads, &mut pass.blocks, |block| backward::backward(self, layer, block));
+            each(threads, &mut pass.blocks, |block| {
+                if !watch.stops() {
+                    backward::backward(self, layer, block);
+                }
+            });
+            watch.result()?;
             gradients::add_layer(&pass.blocks, layer, to, threads);
         }
         gradients::add_embedding(&pass.blocks, self.config.width, to);
+        Ok(())
     }
 }
 

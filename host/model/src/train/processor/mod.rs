@@ -10,6 +10,7 @@ use super::trainer::{Trained, pieces};
 use crate::cpu::RotaryTable;
 use crate::cpu::training::{Gradients, Pass, TrainingModel};
 use crate::{Convert, HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
+use clawhost_learn::Interrupt;
 use optimizer::Moments;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub(super) struct Processor {
     reference: OnceLock<TrainingModel>,
     /// Memory of completed passes.
     passes: Mutex<Vec<Pass>>,
+    interrupt: Interrupt,
 }
 
 /// A piece: the index of its first unit, and its units.
@@ -64,7 +66,12 @@ impl Processor {
             model: OnceLock::new(),
             reference: OnceLock::new(),
             passes: Mutex::default(),
+            interrupt: Interrupt::default(),
         }
+    }
+
+    pub(super) fn stop_when(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
     }
 
     fn model(&self) -> &TrainingModel {
@@ -97,30 +104,31 @@ impl Processor {
     }
 
     /// Scores of trained tokens.
-    pub(super) fn scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+    pub(super) fn scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         self.scores_of(self.model(), sequences)
     }
 
     /// Scores by the model without its adapters.
-    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Vec<TokenScores> {
+    pub(super) fn reference_scores(&self, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         let model = self.reference.get_or_init(|| self.laid_out(&self.weights.without_adapters()));
         self.scores_of(model, sequences)
     }
 
-    fn scores_of(&self, model: &TrainingModel, sequences: &[&Sequence]) -> Vec<TokenScores> {
+    fn scores_of(&self, model: &TrainingModel, sequences: &[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError> {
         let units: Vec<&[Sequence]> = sequences.iter().map(|one| std::slice::from_ref(*one)).collect();
         let score = |(_, piece): &Piece<'_, '_>, threads| {
             let mut pass = self.pass();
-            let scores = model.forward(&piece.iter().copied().flatten().collect::<Vec<_>>(), &mut pass, threads);
+            let sequences = piece.iter().copied().flatten().collect::<Vec<_>>();
+            let scores = model.forward(&sequences, &mut pass, threads, &self.interrupt);
             self.done(pass);
             scores
         };
         let pieces = self.pieces(&units);
-        let by_piece: Vec<Vec<TokenScores>> = match self.is_small() {
+        let by_piece: Result<Vec<Vec<TokenScores>>, LocalModelError> = match self.is_small() {
             true => pieces.par_iter().map(|piece| score(piece, false)).collect(),
             false => pieces.iter().map(|piece| score(piece, true)).collect(),
         };
-        by_piece.into_iter().flatten().collect()
+        Ok(by_piece?.into_iter().flatten().collect())
     }
 
     /// As [`super::Trainer::accumulate`].
@@ -169,7 +177,7 @@ impl Processor {
     }
 
     /// Computes one piece after the other.
-    fn add_up<T, E>(
+    fn add_up<T, E: From<LocalModelError>>(
         &self,
         model: &TrainingModel,
         pieces: &[Piece<'_, '_>],
@@ -181,14 +189,15 @@ impl Processor {
         let mut pass = self.pass();
         for (first, piece) in pieces {
             let sequences: Vec<&Sequence> = piece.iter().copied().flatten().collect();
-            let mut scores = model.forward(&sequences, &mut pass, threads).into_iter();
+            let mut scores = model.forward(&sequences, &mut pass, threads, &self.interrupt)?.into_iter();
             let by_unit: Vec<Vec<TokenScores>> =
                 piece.iter().map(|unit| (&mut scores).take(unit.len()).collect()).collect();
             let (wanted, one) = loss(*first, &by_unit)?;
             told.push(one);
             let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();
             if !wanted.is_empty() {
-                model.backward(&mut pass, &wanted, sum.get_or_insert_with(|| self.zeros()), threads);
+                let sum = sum.get_or_insert_with(|| self.zeros());
+                model.backward(&mut pass, &wanted, sum, threads, &self.interrupt)?;
             }
         }
         self.done(pass);

@@ -5,6 +5,7 @@ use crate::cpu::training::{Gradients, Pass, TrainingModel};
 use crate::cpu::{CpuModel, RotaryTable, Work};
 use crate::train::{OptimizerSettings, Rule, Schedule, Sequence, Trained, Trainer};
 use crate::{AdapterFolder, AdapterSettings, Architecture, Dtype, HostDecoder, ModelConfig, initial};
+use clawhost_learn::Interrupt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ fn adapted(config: &ModelConfig, dtype: Dtype) -> HostDecoder {
     adapter.attach(&base).unwrap()
 }
 
-fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder, trained: Trained) -> Trainer {
+pub(super) fn trainer(config: &Arc<ModelConfig>, host: &HostDecoder, trained: Trained) -> Trainer {
     let settings = OptimizerSettings { rule: Rule::AdamW, ..OptimizerSettings::default() };
     Trainer::on_processor(config.clone(), host, trained, settings, Schedule::constant(1e-2))
 }
@@ -132,9 +133,10 @@ fn a_layer_that_is_computed_again_gives_the_bits_of_one_that_is_kept() {
         let model = TrainingModel::new(config.clone(), turns, &host, learns).recomputing(recomputes);
         let (mut pass, mut sum) = (Pass::default(), Gradients::zeros(&host, learns));
         // Twice: buffers are used again.
-        model.forward(&all, &mut pass, true);
-        let scores = model.forward(&all, &mut pass, true);
-        model.backward(&mut pass, &wanted, &mut sum, true);
+        let never = Interrupt::default();
+        model.forward(&all, &mut pass, true, &never).unwrap();
+        let scores = model.forward(&all, &mut pass, true, &never).unwrap();
+        model.backward(&mut pass, &wanted, &mut sum, true, &never).unwrap();
         (scores, sum, pass.kept_bytes())
     };
     for trained in [Trained::Adapters, Trained::Full] {
