@@ -130,7 +130,11 @@ fn tile<S: pulp::Simd, H: Half, const R: usize, const N: usize>(
     width: usize,
 ) {
     let inputs = panel.len();
-    let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * inputs..(row + 1) * inputs]);
+    // A closure would not be inlined here, and the length of a row not known: each value would be checked.
+    let mut rows = [&x[..0]; R];
+    for row in 0..R {
+        rows[row] = &x[row * inputs..row * inputs + panel.len()];
+    }
     let mut sums = [[simd.splat_f32s(0.0); N]; R];
     for (input, halves) in panel.iter().enumerate() {
         let mut wide = [0.0f32; LANES];

@@ -259,23 +259,34 @@ fn tile<S: pulp::Simd, const R: usize, const N: usize, const ADD: bool>(
     stride: usize,
     width: usize,
 ) {
-    let inputs = panel.len();
-    let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * inputs..(row + 1) * inputs]);
-    let sums = add_products(simd, rows, panel, [[simd.splat_f32s(0.0); N]; R]);
+    let sums = add_products(simd, x, panel.len(), panel, [[simd.splat_f32s(0.0); N]; R]);
     for row in 0..R {
         put::<S, N, ADD>(simd, sums[row], &mut out[row * stride..][..width]);
     }
 }
 
-/// Adds the products of `R` rows with one panel to sums, from the first input to the last. A row has a value for each input of the panel.
+/// Adds the products of `R` rows with one panel to sums, from the first input to the last. `stride` is the distance between the rows of `x`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
 pub(super) fn add_products<S: pulp::Simd, const R: usize, const N: usize>(
     simd: S,
-    rows: [&[f32]; R],
+    x: &[f32],
+    stride: usize,
     panel: &[[S::f32s; N]],
-    mut sums: [[S::f32s; N]; R],
+    before: [[S::f32s; N]; R],
 ) -> [[S::f32s; N]; R] {
+    // Copied one by one, so that they are values here and not memory.
+    let mut sums = [[simd.splat_f32s(0.0); N]; R];
+    for row in 0..R {
+        for part in 0..N {
+            sums[row][part] = before[row][part];
+        }
+    }
+    // A closure would not be inlined here, and the length of a row not known: each value would be checked.
+    let mut rows = [&x[..0]; R];
+    for row in 0..R {
+        rows[row] = &x[row * stride..row * stride + panel.len()];
+    }
     for (input, weights) in panel.iter().enumerate() {
         for row in 0..R {
             let value = simd.splat_f32s(rows[row][input]);
@@ -290,19 +301,26 @@ pub(super) fn add_products<S: pulp::Simd, const R: usize, const N: usize>(
 /// Reads sums that [`put`] wrote, of which there may be fewer than [`LANES`].
 #[inline(always)]
 pub(super) fn take<S: pulp::Simd, const N: usize>(simd: S, from: &[f32]) -> [S::f32s; N] {
-    let mut all = [0.0f32; LANES];
-    all[..from.len()].copy_from_slice(from);
     let mut sums = [simd.splat_f32s(0.0); N];
-    sums.iter_mut().zip(S::as_simd_f32s(&all).0).for_each(|(sum, value)| *sum = *value);
+    let mut all = [0.0f32; LANES];
+    let from = if from.len() == LANES {
+        from
+    } else {
+        all[..from.len()].copy_from_slice(from);
+        &all
+    };
+    sums.copy_from_slice(&S::as_simd_f32s(from).0[..N]);
     sums
 }
 
 /// Writes sums, or adds them.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "iterators are not inlined here")]
 pub(super) fn put<S: pulp::Simd, const N: usize, const ADD: bool>(simd: S, sums: [S::f32s; N], out: &mut [f32]) {
     if out.len() == LANES {
-        for (out, sum) in S::as_mut_simd_f32s(out).0.iter_mut().zip(sums) {
-            *out = if ADD { simd.add_f32s(*out, sum) } else { sum };
+        let out = S::as_mut_simd_f32s(out).0;
+        for part in 0..N {
+            out[part] = if ADD { simd.add_f32s(out[part], sums[part]) } else { sums[part] };
         }
     } else {
         let mut all = [0.0f32; LANES];

@@ -197,13 +197,11 @@ fn continued<S: pulp::Simd, const R: usize, const N: usize>(
     (out, stride): (&mut [f32], usize),
     width: usize,
 ) {
-    let inputs = panel.len();
-    let rows: [&[f32]; R] = std::array::from_fn(|row| &x[row * x_stride..][..inputs]);
     let mut sums = [[simd.splat_f32s(0.0); N]; R];
     for row in 0..R {
         sums[row] = take::<S, N>(simd, &out[row * stride..][..width]);
     }
-    let sums = add_products(simd, rows, panel, sums);
+    let sums = add_products(simd, x, x_stride, panel, sums);
     for row in 0..R {
         put::<S, N, false>(simd, sums[row], &mut out[row * stride..][..width]);
     }
