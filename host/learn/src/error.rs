@@ -20,7 +20,9 @@ pub enum LearnError {
         why: String,
     },
     /// A computation was stopped. Nothing of it was kept.
-    #[error("the step was stopped before its end; nothing of it was kept, and the run can be resumed from its last checkpoint")]
+    #[error(
+        "the step was stopped before its end; nothing of it was kept, and the run can be resumed from its last checkpoint"
+    )]
     Interrupted,
     /// Where a layer computes cannot be reached now. The same may succeed later.
     #[error("layer {layer} cannot be reached: {why}")]

@@ -1,5 +1,4 @@
-//! The learning loop: each iteration takes experience, gives every layer its batch, steps all layers or none, runs each
-//! layer's own stages, and writes a checkpoint.
+//! The learning loop: each iteration takes experience, gives every layer its batch, steps all layers or none, runs each layer's own stages, and writes a checkpoint.
 //!
 //! ```text
 //! source of experience ─▶ every layer observes ─▶ batches ─▶ transaction (all layers, or none)
@@ -7,8 +6,8 @@
 //!        checkpoint ◀── every layer after its step (gate, validation) ◀┘      at the end: evaluation ─▶ report
 //! ```
 //!
-//! All decisions are functions of the plan, the seed and the models' answers. An iteration is checkpointed as a whole. Its
-//! phases have names, so that a resumed run finds the episodes that were already played.
+//! All decisions are functions of the plan, the seed and the models' answers. An iteration is checkpointed as a whole. Its phases have names, so that a resumed run
+//! finds the episodes that were already played.
 
 use crate::evaluation::{Baseline, EvaluationStage};
 use crate::experience::{Experience, mean_reward};
@@ -26,7 +25,7 @@ use clawhost_core::{
     content_root_of_phases,
 };
 use clawhost_learn::playbook::Lineage;
-use clawhost_learn::{Applied, Batch, Interrupt, LayerOutcome, LearnError, learn_each};
+use clawhost_learn::{Applied, Batch, LayerOutcome, LearnError, learn_each};
 use clawhost_play::{Cancel, ChatPolicy, Ports, StopReason, Tasks, fetch_shuffled};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -185,12 +184,8 @@ impl<'a> LearningLoop<'a> {
             splits.test.fetch(&environments, &context, order, plan.test_pairs).await?;
         }
         let (training, state) = (TrainingThread::start()?, LoopState { lineage, ..LoopState::default() });
-        let source = source.unwrap_or_else(|| Box::new(Rollouts));
-        let turn = turn(&plan, &state);
-        for stage in &mut stages {
-            let asked = cancel.clone();
-            stage.layer().stop_when(Interrupt::new(move || asked.is_requested()));
-        }
+        let (source, turn) = (source.unwrap_or_else(|| Box::new(Rollouts)), turn(&plan, &state));
+        crate::stage::stop_when_cancelled(&mut stages, cancel);
         Ok(Self {
             run,
             plan,

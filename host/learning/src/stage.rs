@@ -16,7 +16,7 @@ use crate::{LearnObserver, LearnPlan, LearningError, Staged, Stopped};
 use async_trait::async_trait;
 use clawhost_core::{Digest, LargeState, LearningStore, PlaybookLedger, PlaybookVersion, RunId};
 use clawhost_learn::playbook::Lineage;
-use clawhost_learn::{Batch, Layer, LayerOutcome};
+use clawhost_learn::{Batch, Interrupt, Layer, LayerOutcome};
 use clawhost_play::{Cancel, ChatPolicy, Observer, Plan, Ports, StopReason, Tasks};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -236,4 +236,12 @@ pub trait LearningStage: Send {
 
     /// The layer's report.
     fn report(&self) -> LayerReport;
+}
+
+/// Lets a computation of any layer stop when the run is cancelled.
+pub(crate) fn stop_when_cancelled(stages: &mut [Box<dyn LearningStage>], cancel: &Cancel) {
+    for stage in stages {
+        let asked = cancel.clone();
+        stage.layer().stop_when(Interrupt::new(move || asked.is_requested()));
+    }
 }

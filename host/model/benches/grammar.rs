@@ -115,7 +115,7 @@ fn main() {
     let tokens = vocabulary();
     let numbers: HashMap<&str, u32> = (0..).zip(&tokens).map(|(number, token)| (token.as_str(), number)).collect();
     let tokenizer = tokenizer(&tokens);
-    let grammars = Grammars::new(tokenizer, &[tokens.len() as u32], tokens.len() + 1);
+    let grammars = Grammars::new(tokenizer, (&[tokens.len() as u32], &[]), tokens.len() + 1);
     let began = Instant::now();
     grammars.compile("start: \"a\"").unwrap_or_else(|error| panic!("{error}"));
     println!("{} tokens, read for grammars in {:.2?}", tokens.len() + 1, began.elapsed());

@@ -113,7 +113,9 @@ impl LocalModel {
 impl<G: Generator> ChatModel<G> {
     /// A model with this engine.
     pub fn new(chat_format: ChatFormat, engine: Arc<G>) -> Self {
-        let grammars = Grammars::new(chat_format.tokenizer.clone(), &chat_format.end, engine.vocabulary());
+        let marks: Vec<u32> = chat_format.marks.values().copied().collect();
+        let words = (&chat_format.end[..], &marks[..]);
+        let grammars = Grammars::new(chat_format.tokenizer.clone(), words, engine.vocabulary());
         Self { chat_format, engine, memory: Mutex::default(), grammars: Arc::new(grammars) }
     }
 
@@ -335,11 +337,19 @@ impl<G: Generator> ChatModel<G> {
         if marks.is_empty() {
             return tokenizer.decode(tokens, true);
         }
-        let mut text = tokenizer.decode(tokens, false)?;
-        for word in tokenizer.control_words().iter().filter(|word| !marks.contains_key(*word)) {
-            text = text.replace(word.as_str(), "");
+        let (mut parts, mut between) = (vec![Vec::new()], Vec::new());
+        for token in tokens {
+            match marks.iter().find(|(_, mark)| *mark == token) {
+                Some((text, _)) => {
+                    between.push(text.as_str());
+                    parts.push(Vec::new());
+                }
+                None => parts.last_mut().into_iter().for_each(|part| part.push(*token)),
+            }
         }
-        Ok(text)
+        let texts = tokenizer.decode_lists(parts, true)?;
+        let marks = between.into_iter().chain(std::iter::once(""));
+        Ok(texts.iter().zip(marks).flat_map(|(text, mark)| [text.as_str(), mark]).collect())
     }
 
     fn stop_texts(&self, request: &ModelRequest) -> StopTexts {

@@ -156,7 +156,7 @@ impl TextGenerator {
     fn grammar(&self, request: &GenerateRequest) -> Result<Option<Arc<Grammar>>, AppError> {
         let Some(shape) = &request.shape else { return Ok(None) };
         let config = &self.model.config;
-        let grammars = Grammars::new(self.tokenizer.clone(), &config.end_tokens, config.vocabulary);
+        let grammars = Grammars::new(self.tokenizer.clone(), (&config.end_tokens, &[]), config.vocabulary);
         let compiled = grammars.compile(&shape.text());
         Ok(Some(compiled.map_err(|error| RequestError::Other(error.to_string()))?))
     }

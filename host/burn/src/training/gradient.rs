@@ -129,13 +129,13 @@ struct Piece {
     hidden: Tensor<2>,
     tokens: Tensor<2, Int>,
     scale: Tensor<2>,
-    /// Added to logits: much below 0 where a token was not allowed.
-    excluded: Option<Tensor<2>>,
+    /// The tokens that were allowed in place of each. Their rows of the whole vocabulary are made when they are needed.
+    masks: Vec<Option<Arc<TokenMask>>>,
     length: usize,
 }
 
-/// What is added to the logit of an excluded token: its exponential becomes 0, and unlike infinity it has products with 0.
-const EXCLUDED: f32 = -1e30;
+/// What is added to the logit of an excluded token, as on the processor.
+const EXCLUDED: f32 = -1e6;
 
 /// Rows of the vocabulary with [`EXCLUDED`] at tokens that are not allowed. `None`: all are, everywhere.
 fn excluded(masks: &[Option<Arc<TokenMask>>], vocabulary: usize, device: &Device) -> Option<Tensor<2>> {
@@ -150,7 +150,7 @@ fn excluded(masks: &[Option<Arc<TokenMask>>], vocabulary: usize, device: &Device
     })
 }
 
-fn pieces(hidden: &Tensor<2>, targets: &Targets, vocabulary: usize, device: &Device) -> Vec<Piece> {
+fn pieces(hidden: &Tensor<2>, targets: &Targets, device: &Device) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut start = 0;
     let masks = targets.masks.chunks(CHUNK);
@@ -160,7 +160,7 @@ fn pieces(hidden: &Tensor<2>, targets: &Targets, vocabulary: usize, device: &Dev
             hidden: hidden.clone().narrow(0, start, length),
             tokens: indices(tokens, device).reshape([length, 1]),
             scale: vector(scale.to_vec(), device).reshape([length, 1]),
-            excluded: excluded(masks, vocabulary, device),
+            masks: masks.to_vec(),
             length,
         });
         start += length;
@@ -172,9 +172,9 @@ impl Piece {
     fn log_shares(&self, head: &Tensor<2>) -> Tensor<2> {
         let logits = self.hidden.clone().matmul(head.clone()) * self.scale.clone();
         log_softmax(
-            match &self.excluded {
+            match excluded(&self.masks, logits.dims()[1], &logits.device()) {
                 None => logits,
-                Some(excluded) => logits + excluded.clone(),
+                Some(excluded) => logits + excluded,
             },
             1,
         )
@@ -194,7 +194,7 @@ pub fn scores(network: &Network, sequences: &[&Sequence]) -> Result<Vec<TokenSco
         return Ok(vec![TokenScores::default(); sequences.len()]);
     }
     let hidden = flat(network.hidden(&rows)).select(0, indices(&targets.places, &device));
-    let (logprobs, entropies) = score(&pieces(&hidden, &targets, network.config.vocabulary, &device), &network.head())?;
+    let (logprobs, entropies) = score(&pieces(&hidden, &targets, &device), &network.head())?;
     Ok(joined(sequences, &targets, &logprobs, &entropies))
 }
 
@@ -250,7 +250,7 @@ pub fn gradients(
     let plain = hidden.clone().inner();
     let outside = plain.device();
     let head = network.head().inner();
-    let pieces = pieces(&plain, &targets, network.config.vocabulary, &outside);
+    let pieces = pieces(&plain, &targets, &outside);
     let (logprobs, entropies) = score(&pieces, &head)?;
     let wanted = loss(&joined(sequences, &targets, &logprobs, &entropies))?;
     let wanted: Vec<f32> = wanted.into_iter().flatten().map(|one| one as f32).collect();

@@ -153,7 +153,8 @@ impl RequestFields {
     pub(crate) fn is_strict(&self, tool: &str) -> bool {
         let tools = self.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let function = |entry: &Value| {
-            let function = entry.get("function")?;
+            // Other dialects than chat have the fields of a function in the tool itself.
+            let function = entry.get("function").unwrap_or(entry);
             (function.get("name")?.as_str()? == tool).then(|| function.get("strict") == Some(&Value::Bool(true)))
         };
         tools.iter().find_map(function).unwrap_or(false)
@@ -261,5 +262,6 @@ mod tests {
     fn strict_tools_are_those_that_say_so() {
         let tools = json!({ "tools": [{ "type": "function", "function": { "name": "a", "strict": true } }] });
         assert_eq!([fields(tools.clone()).is_strict("a"), fields(tools).is_strict("b")], [true, false]);
+        assert!(fields(json!({ "tools": [{ "name": "a", "strict": true }] })).is_strict("a"));
     }
 }

@@ -9,6 +9,8 @@ use std::ops::ControlFlow;
 enum Part {
     /// Nothing but white space yet: reasoning may open.
     Beginning,
+    /// Within reasoning that the prompt opened: the answer may open it once more.
+    Opened,
     /// Within reasoning. `true`: some of it was passed on.
     Reasoning(bool),
     /// Behind reasoning: line ends are dropped.
@@ -35,7 +37,7 @@ impl Speech {
     /// For a new answer. `reasons`: the prompt has opened its reasoning.
     pub(crate) fn new(format: AnswerFormat, reasons: bool, calls: bool) -> Self {
         let part = match format.reasoning {
-            Some(_) if reasons => Part::Reasoning(false),
+            Some(_) if reasons => Part::Opened,
             Some(_) => Part::Beginning,
             None => Part::Text,
         };
@@ -56,13 +58,13 @@ impl Speech {
 
     fn step(&mut self, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
         match self.part {
-            Part::Beginning => {
+            Part::Beginning | Part::Opened => {
                 let open = self.format.reasoning.map_or("", |marks| marks.open);
                 let begun = self.waiting.trim_start();
                 if let Some(inside) = begun.strip_prefix(open) {
                     (self.waiting, self.part) = (inside.to_owned(), Part::Reasoning(false));
                 } else if !open.starts_with(begun) {
-                    self.part = Part::Text;
+                    self.part = if self.part == Part::Opened { Part::Reasoning(false) } else { Part::Text };
                 }
                 ControlFlow::Continue(())
             }
@@ -134,9 +136,16 @@ impl Speech {
     }
 }
 
-/// What is left of a whole text. White space around the text of an answer with calls is not in the message.
+/// What is left of a whole text. White space around the text of an answer with calls is not in the message. What was passed on cannot be taken back: if it is no
+/// beginning of the whole, what follows their common beginning is left.
 fn rest(whole: &str, passed: &str) -> String {
-    whole.strip_prefix(passed).or_else(|| whole.strip_prefix(passed.trim_start())).unwrap_or_default().to_owned()
+    let common = || {
+        let pairs = whole.char_indices().zip(passed.chars());
+        let end = pairs.take_while(|((_, one), other)| one == other).last();
+        whole.get(end.map_or(0, |((at, one), _)| at + one.len_utf8())..)
+    };
+    let left = whole.strip_prefix(passed).or_else(|| whole.strip_prefix(passed.trim_start()));
+    left.or_else(common).unwrap_or_default().to_owned()
 }
 
 fn pass(text: String, delta: impl Fn(String) -> ModelDelta, sink: &mut dyn DeltaSink) -> ControlFlow<()> {
@@ -235,6 +244,7 @@ mod tests {
         };
         check("<think>\nHm < hm.\n</think>\n\nFour.", false, "Hm < hm.", "Four.");
         check("\nHm.\n</think>\n\nFour, or </think>?", true, "Hm.", "Four, or </think>?");
+        check("<think>\nHm.\n</think>\n\nFour.", true, "Hm.", "Four.");
         check("Four <think>.", false, "", "Four <think>.");
         check("Hm, and no end </thin", true, "Hm, and no end </thin", "");
         check("<think>Hm</think><tool_call>{\"name\": \"f\"}</tool_call>", false, "Hm", "");

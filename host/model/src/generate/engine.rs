@@ -33,6 +33,9 @@ const PREFILL_WORK: u64 = 1 << 37;
 /// Largest number of active requests, however small. Further requests wait in order of arrival.
 pub const MOST_AT_ONCE: usize = 1024;
 
+/// Largest number of active requests with a grammar: their masks are computed one after the other, and each takes up to 8 ms and 20 MB.
+const MOST_WITHIN_GRAMMARS: usize = 64;
+
 /// Weights with their version number.
 #[derive(Debug)]
 pub struct Version {
@@ -272,6 +275,7 @@ impl Rounds {
         let bytes = version.model.bytes_of(whole.min(version.model.config().context));
         let fits = !self.waiting.iter().any(|one| one.for_room)
             && self.running.len() < self.most_at_once()
+            && (asked.request.grammar.is_none() || self.within_grammars() < MOST_WITHIN_GRAMMARS)
             && self.room.fits(self.running.iter().map(|one| one.bytes), bytes);
         if known || !fits {
             self.waiting.push(Waiting { version, asked, for_room: !known });
@@ -303,6 +307,11 @@ impl Rounds {
             reused,
             bytes,
         });
+    }
+
+    /// Active requests whose answers have a grammar.
+    fn within_grammars(&self) -> usize {
+        self.running.iter().filter(|one| one.grammar.is_some()).count()
     }
 
     /// A kept cache of the beginning of a prompt, or a copy of the state of an active request.
@@ -344,12 +353,14 @@ impl Rounds {
                 let every = one.request.max_tokens == 0;
                 if every {
                     count = count.min(version.model.scored_at_once()).min(scored);
-                    scored -= count;
                 }
                 if one.next.len() > 1 {
                     // In the order of arrival, too. The next token of an answer never waits.
                     count = count.min(prompts);
                     prompts -= count;
+                }
+                if every {
+                    scored -= count;
                 }
                 if count > 0 {
                     work.push(NewTokens {

@@ -1,4 +1,4 @@
-//! Penalties on tokens that occurred before, and bias: changes of logits before a token is drawn.
+//! Penalties on tokens that occurred before: changes of logits before a token is drawn.
 //!
 //! ```text
 //! repetition  l > 0: l / p, else l · p     tokens of the prompt and of the answer   (CTRL, Keskar et al. 2019; transformers)

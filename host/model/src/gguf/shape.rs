@@ -130,7 +130,11 @@ pub(super) fn shape(values: &Values<'_>, seen: &Seen<'_>) -> Result<ModelConfig,
 }
 
 /// The scaling that has these factors for the wavelengths. The longest one has the whole factor.
-fn scaling(config: &ModelConfig, factors: &[f32], original: Option<f64>) -> Result<RotaryScaling, LocalModelError> {
+pub(super) fn scaling(
+    config: &ModelConfig,
+    factors: &[f32],
+    original: Option<f64>,
+) -> Result<RotaryScaling, LocalModelError> {
     let plain = ModelConfig { rotary_scaling: RotaryScaling::None, ..config.clone() }.rotary_frequencies();
     let original = original.unwrap_or(ORIGINAL);
     let of = |factor| RotaryScaling::Llama3 { factor, low: LOW, high: HIGH, original };

@@ -25,9 +25,11 @@ fn wrong(why: impl fmt::Display) -> LocalModelError {
 pub struct Grammars {
     tokenizer: Tokenizer,
     end: Arc<[u32]>,
+    /// Control tokens that grammars may use.
+    marks: Arc<[u32]>,
     vocabulary: usize,
     /// Made when a grammar is first needed: a large vocabulary takes about a second.
-    factory: OnceLock<Result<ParserFactory, String>>,
+    factory: OnceLock<Result<(ParserFactory, Arc<[u32]>), String>>,
     /// The least recently used one first.
     compiled: Mutex<VecDeque<Arc<Grammar>>>,
 }
@@ -39,14 +41,17 @@ impl fmt::Debug for Grammars {
 }
 
 impl Grammars {
-    /// For a tokenizer, the tokens that end its answers, and the number of tokens that the model's logits are for.
-    pub fn new(tokenizer: Tokenizer, end: &[u32], vocabulary: usize) -> Self {
+    /// For a tokenizer, the tokens that end its answers, the control tokens that grammars may use, and the number of tokens that the model's logits are for.
+    pub fn new(tokenizer: Tokenizer, (end, marks): (&[u32], &[u32]), vocabulary: usize) -> Self {
         let (factory, compiled) = (OnceLock::new(), Mutex::default());
-        Self { tokenizer, end: end.into(), vocabulary, factory, compiled }
+        Self { tokenizer, end: end.into(), marks: marks.into(), vocabulary, factory, compiled }
     }
 
-    fn factory(&self) -> Result<&ParserFactory, LocalModelError> {
-        let made = self.factory.get_or_init(|| factory(&self.tokenizer, &self.end, self.vocabulary));
+    fn factory(&self) -> Result<&(ParserFactory, Arc<[u32]>), LocalModelError> {
+        let made = self.factory.get_or_init(|| {
+            let (factory, never) = factory(&self.tokenizer, (&self.end, &self.marks), self.vocabulary)?;
+            Ok((factory, never.into()))
+        });
         made.as_ref().map_err(wrong)
     }
 
@@ -62,10 +67,12 @@ impl Grammars {
         if let Some(known) = self.known(digest) {
             return Ok(known);
         }
-        let parser = self.factory()?.create_parser(TopLevelGrammar::from_lark(text.to_owned()));
+        let (factory, never) = self.factory()?;
+        let parser = factory.create_parser(TopLevelGrammar::from_lark(text.to_owned()));
         let start = Matcher::new(Ok(parser.map_err(wrong)?));
-        let (end, vocabulary) = (self.end.clone(), self.vocabulary);
-        let grammar = Arc::new(Grammar { digest, text: text.to_owned(), start: Mutex::new(start), end, vocabulary });
+        let (end, never, vocabulary) = (self.end.clone(), never.clone(), self.vocabulary);
+        let start = Mutex::new(start);
+        let grammar = Arc::new(Grammar { digest, text: text.to_owned(), start, end, never, vocabulary });
         if grammar.begin().mask()?.count() == 0 {
             return Err(wrong("no token of the model's vocabulary can begin an answer; does the grammar allow any?"));
         }
@@ -115,6 +122,8 @@ pub struct Grammar {
     /// Its state before an answer, which is copied for each.
     start: Mutex<Matcher>,
     end: Arc<[u32]>,
+    /// Control tokens that no grammar allows.
+    never: Arc<[u32]>,
     vocabulary: usize,
 }
 
@@ -135,7 +144,8 @@ impl Grammar {
     pub fn begin(&self) -> GrammarState {
         // A copy of its own: copies that share tables of the lexer wait for each other.
         let matcher = self.start.lock().unwrap_or_else(PoisonError::into_inner).deep_clone();
-        GrammarState { matcher, end: self.end.clone(), vocabulary: self.vocabulary, has_ended: false }
+        let (end, never) = (self.end.clone(), self.never.clone());
+        GrammarState { matcher, end, never, vocabulary: self.vocabulary, has_ended: false }
     }
 
     /// As it is recorded with an answer.
@@ -148,6 +158,7 @@ impl Grammar {
 pub struct GrammarState {
     matcher: Matcher,
     end: Arc<[u32]>,
+    never: Arc<[u32]>,
     vocabulary: usize,
     has_ended: bool,
 }
@@ -169,7 +180,7 @@ impl GrammarState {
         }
         let found = match self.matcher.compute_mask_or_eos() {
             Ok(found) => found,
-            // The library says in its error alone that no token can follow.
+            // The library says in the text of its error alone that no token can follow. Its version is pinned, and a test holds this.
             Err(error) if error.to_string().starts_with(&format!("{:?}", StopReason::NoExtensionBias)) => {
                 return Ok(TokenMask::of(self.vocabulary, &[]));
             }
@@ -177,6 +188,11 @@ impl GrammarState {
         };
         let may_end = found.get(self.vocabulary);
         let mut words = found.as_slice().to_vec();
+        for token in self.never.iter() {
+            if let Some(word) = words.get_mut(*token as usize / 32) {
+                *word &= !(1 << (token % 32));
+            }
+        }
         for token in self.end.iter() {
             if let Some(word) = words.get_mut(*token as usize / 32) {
                 let bit = 1u32 << (token % 32);
@@ -209,7 +225,7 @@ mod tests {
         let tokenizer = Tokenizer::parse(&alphabet_json(&characters)).unwrap();
         let end = [characters.len() as u32 - 1];
         // One embedding more than tokens, as many models have.
-        (Grammars::new(tokenizer.clone(), &end, characters.len() + 1), tokenizer)
+        (Grammars::new(tokenizer.clone(), (&end, &[]), characters.len() + 1), tokenizer)
     }
 
     #[test]
@@ -231,6 +247,25 @@ mod tests {
         check("a,", "b");
         check("a,b", ",#");
         check("a#", "");
+    }
+
+    #[test]
+    fn a_grammar_uses_no_control_tokens_but_the_marks_of_its_family() {
+        let document = include_str!("../../../../tests/transformers/reference/qwen3/tokenizer.json");
+        let tokenizer = Tokenizer::parse(document).unwrap();
+        let number = |word: &str| tokenizer.token(word).unwrap().unwrap();
+        let (begin, end) = (number("<|im_start|>"), number("<|im_end|>"));
+        let compile = |marks: &[u32], text: &str| {
+            Grammars::new(tokenizer.clone(), (&[end], marks), tokenizer.size()).compile(text)
+        };
+        for text in
+            [format!("start: <[{begin}]> \"system\""), "start: <|im_start|>".to_owned(), "start: <[*]>".to_owned()]
+        {
+            let allowed = compile(&[], &text).map(|grammar| grammar.begin().mask().unwrap().allows(begin));
+            assert!(!allowed.unwrap_or(false), "{text}");
+        }
+        let marked = compile(&[begin], &format!("start: <[{begin}]> \"x\"")).unwrap();
+        assert!(marked.begin().mask().unwrap().allows(begin));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn parser() -> ParserLimits {
     ParserLimits {
         // About 20 ms.
         initial_lexer_fuel: 1_000_000,
-        // About 7 ms: all requests of an engine wait for the mask of one.
+        // About 7 ms: all requests of an engine wait for the masks of all.
         step_lexer_fuel: 100_000,
         // About 1 ms.
         step_max_items: 20_000,

@@ -100,7 +100,8 @@ pub(crate) fn of_request(
     };
     let must_call = matches!(request.tool_choice, ToolChoice::Required | ToolChoice::Tool(_));
     if must_call && called.is_empty() {
-        return Err(LocalModelError::Request("tool_choice names a tool that is not among the tools".to_owned()));
+        let why = "tool_choice asks for a call, and there is no such tool among the tools";
+        return Err(LocalModelError::Request(why.to_owned()));
     }
     let is_strict = called.iter().any(|tool| fields.is_strict(&tool.name));
     let mut rules = String::new();
@@ -176,18 +177,16 @@ impl Calls {
     /// An answer of text, of calls, or of a text followed by calls.
     fn or_text(self, format: &AnswerFormat, control: &BTreeMap<String, u32>, rules: &mut String) -> String {
         let _ = match self.open {
-            // Only a whole answer is a call, and any other begins with something else.
-            None => writeln!(rules, "other: /([^{{](?s:.*))?/"),
-            Some(open) if control.contains_key(open) => {
-                writeln!(rules, "other: /(?s:.*)/\nsaid: /(?s:.*)/ {}", mark(open, control))
+            // Only a whole answer is a call, behind white space or a tag. Any other text begins with something else than a brace or a tag.
+            None => writeln!(rules, "other: /(\\s*([^\\s{{<](?s:.*))?)?/"),
+            // Text must not hold the mark: spelled in other tokens, it would be read as one.
+            Some(open) => {
+                let said = match control.contains_key(open) {
+                    true => format!("said: OTHER {}", mark(open, control)),
+                    false => format!("said[suffix={}]: /(?s:.*)/", literal(open)),
+                };
+                writeln!(rules, "other: OTHER\nOTHER: /(?s:.*)/ & ~/(?s:.*){}(?s:.*)/\n{said}", escaped(open))
             }
-            // The text before the mark must not hold it.
-            Some(open) => writeln!(
-                rules,
-                "other: OTHER\nOTHER: /(?s:.*)/ & ~/(?s:.*){}(?s:.*)/\nsaid[suffix={}]: /(?s:.*)/",
-                escaped(open),
-                literal(open)
-            ),
         };
         match format.call_mark() {
             None => format!("other | ({} {})", self.opened, self.rest),
@@ -295,7 +294,7 @@ mod tests {
     fn check(case: &Case, right: &[&str], wrong: &[&str]) {
         let tokenizer = Tokenizer::parse(QWEN).unwrap();
         let end = tokenizer.token("<|im_end|>").unwrap().unwrap();
-        let grammars = Grammars::new(tokenizer.clone(), &[end], tokenizer.size() + 5);
+        let grammars = Grammars::new(tokenizer.clone(), (&[end], &[]), tokenizer.size() + 5);
         let format = AnswerFormat::of_template(case.template);
         let control = case.control.iter().map(|text| ((*text).to_owned(), tokenizer.token(text).unwrap().unwrap()));
         let fields = RequestFields::of(&case.request);
@@ -345,7 +344,9 @@ mod tests {
         check(&case, &["", "It is warm.", "<tool", call, &said], &[&wrong, "<tool_call>", &format!("I look. {wrong}")]);
         let llama = r#"{"name": "weather", "parameters": {"city": "Rome"}}"#;
         let case = Case { template: "<|python_tag|>", request, ..Case::default() };
-        check(&case, &["", "It is warm.", llama], &["{", &llama.replace("Rome", "Bonn")]);
+        let wrong = llama.replace("Rome", "Bonn");
+        let spaced = [" ", "\n ", "<|python_tag|>"].map(|before| format!("{before}{wrong}"));
+        check(&case, &["", " It is {warm}.", llama], &["{", &wrong, &spaced[0], &spaced[1], &spaced[2]]);
     }
 
     #[test]

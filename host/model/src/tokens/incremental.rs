@@ -37,8 +37,11 @@ impl IncrementalText {
     /// The tokenizer cannot decode its own tokens.
     pub fn push(&mut self, token: u32) -> Result<&str, LocalModelError> {
         if let Some(mark) = self.marks.get(&token) {
-            // It has no part of a character, so what follows begins anew.
+            // It has no part of a character, so what waits is complete, and what follows begins anew.
             let start = self.text.len();
+            let parts = [self.tokens.get(self.anchor..self.shown), self.tokens.get(self.anchor..)];
+            let [before, now] = self.tokenizer.decode_all(parts.map(Option::unwrap_or_default), true)?;
+            self.text.push_str(now.strip_prefix(before.as_str()).unwrap_or_default());
             self.text.push_str(mark);
             (self.tokens, self.anchor, self.shown) = (Vec::new(), 0, 0);
             return Ok(self.text.get(start..).unwrap_or_default());

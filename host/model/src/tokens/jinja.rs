@@ -238,7 +238,8 @@ impl Jinja {
         if let Some(source) = with_tools {
             environment.add_template_owned(WITH_TOOLS, without_generation_tags(source)).map_err(invalid)?;
         }
-        let ids = if source.contains("[TOOL_CALLS]") { CallIds::Nine } else { CallIds::Any };
+        let is_mistral = [Some(source), with_tools].iter().flatten().any(|source| source.contains("[TOOL_CALLS]"));
+        let ids = if is_mistral { CallIds::Nine } else { CallIds::Any };
         Ok(Self { environment, words: words.clone(), control, ids })
     }
 

@@ -145,6 +145,26 @@ fn scores_equal_those_of_the_full_logits() {
 }
 
 #[test]
+fn an_answer_that_a_grammar_forces_has_no_entropy_in_a_large_vocabulary() {
+    let config = Arc::new(ModelConfig { vocabulary: 50_000, ..config(Architecture::Qwen3) });
+    let host = initial(&config, 3);
+    for temperature in [0.01, 1.0, 20.0] {
+        let sequence = Sequence::new(vec![3, 9, 27], &[false, true, true], temperature).unwrap();
+        let masks = [&[9][..], &[27, 28]].map(|allowed| Some(Arc::new(TokenMask::of(50_000, allowed))));
+        let sequence = sequence.with_masks(masks.to_vec()).unwrap();
+        for learned in [Trained::Full, Trained::Adapters] {
+            let settings = OptimizerSettings::default();
+            let schedule = Schedule::constant(0.0);
+            let trainer = Trainer::on_processor(config.clone(), &host, learned, settings, schedule);
+            let scores = trainer.scores(&[&sequence]).unwrap().pop().unwrap();
+            assert_eq!(scores.logprobs[0], 0.0, "at {temperature}");
+            assert!(scores.entropies[0].abs() < 1e-6, "at {temperature}: {}", scores.entropies[0]);
+            assert!((0.0..0.694).contains(&scores.entropies[1]), "at {temperature}: {}", scores.entropies[1]);
+        }
+    }
+}
+
+#[test]
 fn threads_change_no_bit_of_a_step() {
     // A small model, whose threads take pieces, and one whose threads share each piece.
     let wide = ModelConfig {

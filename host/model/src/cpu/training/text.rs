@@ -5,8 +5,9 @@ use crate::cpu::rotary_table::RotaryTable;
 use crate::train::Sequence;
 use std::sync::Arc;
 
-/// The logit of an excluded token: its exponential is 0, and unlike infinity it has products with 0.
-const EXCLUDED: f32 = -1e30;
+/// The logit of an excluded token: at any temperature its share is nothing beside that of an allowed one. The exponential here is never below 1e-38, and the entropy
+/// multiplies it with the logit, so the logit must not be much larger.
+const EXCLUDED: f32 = -1e6;
 
 /// A token that is scored.
 #[derive(Debug, Clone, Copy)]

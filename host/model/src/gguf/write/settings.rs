@@ -2,7 +2,7 @@
 
 use super::file::Values;
 use super::unheld;
-use crate::gguf::shape::{HIGH, LOW};
+use crate::gguf::shape::{HIGH, LOW, scaling};
 use crate::{LocalModelError, ModelConfig, RotaryScaling};
 
 /// Writes the sizes, and how positions become angles.
@@ -43,11 +43,17 @@ pub(super) fn shape(config: &ModelConfig, values: &mut Values) {
 /// # Errors
 /// A reader could not tell the scaling from the factors.
 pub(super) fn factors(config: &ModelConfig) -> Result<Option<Vec<f32>>, LocalModelError> {
-    let RotaryScaling::Llama3 { low, high, .. } = config.rotary_scaling else { return Ok(None) };
+    let RotaryScaling::Llama3 { low, high, original, .. } = config.rotary_scaling else { return Ok(None) };
     if (low, high) != (LOW, HIGH) {
         let why = "the scaling of positions has low_freq_factor";
         return Err(unheld(format!("{why} {low} and high_freq_factor {high}, where {LOW} and {HIGH} are known")));
     }
     let plain = ModelConfig { rotary_scaling: RotaryScaling::None, ..config.clone() }.rotary_frequencies();
-    Ok(Some(plain.iter().zip(config.rotary_frequencies()).map(|(plain, scaled)| (plain / scaled) as f32).collect()))
+    let scaled = plain.iter().zip(config.rotary_frequencies());
+    let factors: Vec<f32> = scaled.map(|(plain, scaled)| (plain / scaled) as f32).collect();
+    // A reader finds the scaling again from these numbers alone.
+    if scaling(config, &factors, Some(original)).is_err() {
+        return Err(unheld("the scaling of positions cannot be told from its factors".to_owned()));
+    }
+    Ok(Some(factors))
 }
