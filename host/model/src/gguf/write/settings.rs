@@ -53,7 +53,7 @@ pub(super) fn factors(config: &ModelConfig) -> Result<Option<Vec<f32>>, LocalMod
     let factors: Vec<f32> = scaled.map(|(plain, scaled)| (plain / scaled) as f32).collect();
     // A reader finds the scaling again from these numbers alone.
     if scaling(config, &factors, Some(original)).is_err() {
-        return Err(unheld("the scaling of positions cannot be told from its factors".to_owned()));
+        return Err(unheld("the factors do not show the scaling of positions".to_owned()));
     }
     Ok(Some(factors))
 }
