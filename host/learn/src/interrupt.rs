@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Asks whether a computation is to stop. The default never is. It is asked between pieces of work of less than a second, so it must be fast.
+/// Asks whether a computation is to stop. The default never is. It is asked between layers and parts of the head, so it must be fast.
 #[derive(Clone, Default)]
 pub struct Interrupt(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 

@@ -28,8 +28,8 @@ pub(crate) fn of_learning_an_adapter(merged: u64, learned: u64) -> u64 {
 }
 
 /// Bytes that a step of weights that learn while they serve needs for states of its optimiser, beside learning itself: six numbers for each weight that
-/// learns. A state is that weight with two moments, and there are two at once: bytes beside the numbers they become or were written from (when the state of
-/// the step before is read, when the step makes its snapshot, and when the new state is made for its version), or the snapshot beside the
+/// learns. A state is that weight with two moments, and there are two at once: written bytes and the same numbers in memory (when the state of
+/// the step before is read, when the step makes its snapshot, and when the new state is made for its version), or the snapshot and the
 /// new weights and moments of an optimiser step.
 pub(crate) fn of_states(learned: u64) -> u64 {
     of_weights(learned).saturating_mul(6)

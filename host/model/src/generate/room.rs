@@ -8,7 +8,7 @@ const SHARE: u64 = 4;
 /// tokens at once, so that each weight that is read is used for many of them.
 const BESIDE_LEARNING: u64 = 1 << 30;
 
-/// The bytes that keys and values of active requests may take. A request whose own need is larger is answered alone.
+/// The bytes that keys and values of active requests may take. A request that needs more than this is answered alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room(u64);
 

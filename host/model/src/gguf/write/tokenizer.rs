@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 /// The kind of a usual token in `tokenizer.ggml.token_type`.
 const NORMAL: i64 = 1;
-/// The kind of a number that no text has. See [`NORMAL`].
+/// The kind of a number that no token has. See [`NORMAL`].
 const UNUSED: i64 = 5;
 /// Characters of a token in an error.
 const SHOWN: usize = 80;
