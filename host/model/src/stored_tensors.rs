@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Largest header of a safetensors file. A model of a thousand layers has one of a megabyte.
 const HEADER_BYTES: u64 = 16 << 20;
 
-/// Values that are read at once, of whole rows. A piece passes through f32.
+/// Values that are read at once, of whole rows. A piece passes through f32, if it is not copied.
 const PIECE: usize = 2 << 20;
 
 /// Largest magnitude of a weight. Known models stay below 1e4; from about 1e18 on squares overflow, and answers would be uniform.
@@ -215,7 +215,9 @@ impl StoredTensors {
         let Some(rows) = rows.filter(|rows| *rows <= most) else {
             return Err(self.damaged(stored.file, format!("{name} has more than {most} values")));
         };
-        format.read(name, &self.rows(name, &stored, (0, rows), 1)?, &mut values)?;
+        let mut bytes = Vec::new();
+        self.rows(name, &stored, (0, rows), 1, &mut bytes)?;
+        format.read(name, &bytes, &mut values)?;
         Ok(Some(values))
     }
 
@@ -301,7 +303,8 @@ impl StoredTensors {
         stored: &Stored,
         (first, count): (usize, usize),
         columns: usize,
-    ) -> Result<Vec<u8>, LocalModelError> {
+        piece: &mut Vec<u8>,
+    ) -> Result<(), LocalModelError> {
         let (format, found) = (self.format(name, stored)?, self.files.get(stored.file));
         let Some((path, opened)) = found else { return Err(LocalModelError::MissingWeight(name.to_owned())) };
         let Some(width) = format.row_bytes(columns) else {
@@ -314,14 +317,14 @@ impl StoredTensors {
         if skip + bytes as u64 > stored.bytes {
             return Err(file(path, format!("the weight {name} is shorter than its shape")));
         }
-        let mut piece = vec![0; bytes];
+        piece.resize(bytes, 0);
         let mut reader = opened;
         reader.seek(SeekFrom::Start(stored.offset + skip)).map_err(|error| file(path, error))?;
-        reader.read_exact(&mut piece).map_err(|error| file(path, format!("{error}; did the file change?")))?;
-        Ok(match stored.paired {
-            None => piece,
-            Some(head) => unpaired(&piece, width, head),
-        })
+        reader.read_exact(piece).map_err(|error| file(path, format!("{error}; did the file change?")))?;
+        if let Some(head) = stored.paired {
+            *piece = unpaired(piece, width, head);
+        }
+        Ok(())
     }
 }
 
@@ -402,8 +405,18 @@ impl Convert<[usize; 2], usize> for Take<'_> {
         // Whole panels and heads of rows.
         let whole = common_multiple(host_weights::PANEL_ROWS, stored.paired.unwrap_or(1));
         let at_once = (PIECE / columns.max(1)).next_multiple_of(whole).max(whole);
+        // One buffer for all pieces: fresh memory would be cleared for each.
+        let mut bytes = Vec::new();
         for first in (0..rows).step_by(at_once) {
-            let bytes = self.stored.rows(name, &stored, (first, at_once.min(rows - first)), columns)?;
+            self.stored.rows(name, &stored, (first, at_once.min(rows - first)), columns, &mut bytes)?;
+            if let (Format::BF16, Dtype::BF16) | (Format::F16, Dtype::F16) = (format, dtype) {
+                let largest = laid.put_halves(first, bytes.as_chunks::<2>().0);
+                // Of something that is not a number no comparison holds.
+                match largest <= LARGEST_WEIGHT {
+                    true => continue,
+                    false => return Err(LocalModelError::NotFinite(name.to_owned())),
+                }
+            }
             match format.has_codes() && dtype == Dtype::Int8 {
                 true => {
                     let (width, size) = (format.row_bytes(columns).unwrap_or_default(), format.block().1);
@@ -434,7 +447,9 @@ impl Convert<[usize; 2], usize> for Take<'_> {
         let stored = self.take(name, &[*length])?;
         let mut values = Vec::new();
         let format = self.stored.format(name, &stored)?;
-        format.read(name, &self.stored.rows(name, &stored, (0, *length), 1)?, &mut values)?;
+        let mut bytes = Vec::new();
+        self.stored.rows(name, &stored, (0, *length), 1, &mut bytes)?;
+        format.read(name, &bytes, &mut values)?;
         Ok(values.into())
     }
 }

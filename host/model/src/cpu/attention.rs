@@ -1,6 +1,10 @@
 //! Attention of one new token over the cached positions of its sequence.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
+)]
 
 use super::cache::LayerCache;
 use super::elementwise::{exp, largest, sum, weighted_sum};
@@ -28,7 +32,9 @@ pub(super) struct Softmax {
 #[inline(always)]
 pub(super) fn shares(scores: &mut [f32]) -> Softmax {
     let most = largest(scores);
-    scores.iter_mut().for_each(|score| *score = exp(*score - most));
+    for place in 0..scores.len() {
+        scores[place] = exp(scores[place] - most);
+    }
     Softmax { most, whole: 1.0 / sum(scores) }
 }
 
@@ -65,16 +71,20 @@ impl pulp::NullaryFnOnce for Attend<'_> {
         let capacity = cache.values.len() / (shared * width);
         let scale = 1.0 / (width as f32).sqrt();
         // Full vectors of scores: entries after the last position are stale and are left out.
-        let mut scaled = vec![0.0; width];
+        let mut scaled = vec![0.0f32; width];
         for head in 0..queries {
             let group = head / (queries / shared);
             let query = &query[head * width..(head + 1) * width];
-            scaled.iter_mut().zip(query).for_each(|(scaled, query)| *scaled = query * scale);
+            for channel in 0..width {
+                scaled[channel] = query[channel] * scale;
+            }
             let keys = &cache.keys[group * width * capacity..(group + 1) * width * capacity];
             weighted_sum(&scaled, keys, capacity, scores);
             let seen = &mut scores[..length];
             let whole = shares(seen).whole;
-            seen.iter_mut().for_each(|score| *score *= whole);
+            for place in 0..length {
+                seen[place] *= whole;
+            }
             let values = &cache.values[group * capacity * width..(group + 1) * capacity * width];
             weighted_sum(seen, values, width, &mut out[head * width..(head + 1) * width]);
         }

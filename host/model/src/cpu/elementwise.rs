@@ -1,6 +1,10 @@
 //! Element-wise operations, and sums along a row in a fixed order.
 
 #![allow(clippy::indexing_slicing, reason = "lengths are those of the arrays")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
+)]
 
 /// A sum runs in this number of interleaved chains, which are then added in order.
 const CHAINS: usize = 16;
@@ -31,53 +35,109 @@ pub(super) fn exp(x: f32) -> f32 {
     p * power(low) * power(n - low)
 }
 
+/// How a row is reduced. Not closures: these are not inlined into functions with vector instructions.
+trait Reduction {
+    const START: f32;
+    fn take(sum: f32, value: f32) -> f32;
+    fn join(one: f32, other: f32) -> f32;
+}
+
+struct Squares;
+
+impl Reduction for Squares {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn take(sum: f32, value: f32) -> f32 {
+        value.mul_add(value, sum)
+    }
+
+    #[inline(always)]
+    fn join(one: f32, other: f32) -> f32 {
+        one + other
+    }
+}
+
+struct Sum;
+
+impl Reduction for Sum {
+    const START: f32 = 0.0;
+
+    #[inline(always)]
+    fn take(sum: f32, value: f32) -> f32 {
+        sum + value
+    }
+
+    #[inline(always)]
+    fn join(one: f32, other: f32) -> f32 {
+        one + other
+    }
+}
+
+struct Largest;
+
+impl Reduction for Largest {
+    const START: f32 = f32::NEG_INFINITY;
+
+    #[inline(always)]
+    fn take(one: f32, other: f32) -> f32 {
+        if other > one { other } else { one }
+    }
+
+    #[inline(always)]
+    fn join(one: f32, other: f32) -> f32 {
+        Self::take(one, other)
+    }
+}
+
 /// Reduces a row in interleaved chains, so that vectors are filled. The remainder is reduced into the first chains.
 #[inline(always)]
-fn chained(row: &[f32], start: f32, join: impl Fn(f32, f32) -> f32) -> [f32; CHAINS] {
-    let mut chains = [start; CHAINS];
+fn reduced<R: Reduction>(row: &[f32]) -> f32 {
+    let mut chains = [R::START; CHAINS];
     let (full, rest) = row.as_chunks::<CHAINS>();
-    for part in full {
-        for (chain, value) in chains.iter_mut().zip(part) {
-            *chain = join(*chain, *value);
+    for part in 0..full.len() {
+        for chain in 0..CHAINS {
+            chains[chain] = R::take(chains[chain], full[part][chain]);
         }
     }
-    for (chain, value) in chains.iter_mut().zip(rest) {
-        *chain = join(*chain, *value);
+    for chain in 0..rest.len().min(CHAINS) {
+        chains[chain] = R::take(chains[chain], rest[chain]);
     }
-    chains
+    joined::<R>(chains)
 }
 
 /// Joins chains: adds the upper half to the lower half until one is left.
 #[inline(always)]
-fn joined(mut chains: [f32; CHAINS], join: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut half = CHAINS / 2;
-    while half > 0 {
-        let (low, high) = chains.split_at_mut(half);
-        low.iter_mut().zip(high).for_each(|(low, high)| *low = join(*low, *high));
-        half /= 2;
+fn joined<R: Reduction>(mut chains: [f32; CHAINS]) -> f32 {
+    const { assert!(CHAINS == 16) };
+    for chain in 0..8 {
+        chains[chain] = R::join(chains[chain], chains[chain + 8]);
     }
-    let [first, ..] = chains;
-    first
+    for chain in 0..4 {
+        chains[chain] = R::join(chains[chain], chains[chain + 4]);
+    }
+    for chain in 0..2 {
+        chains[chain] = R::join(chains[chain], chains[chain + 2]);
+    }
+    R::join(chains[0], chains[1])
 }
 
 /// Sum of squares.
 #[inline(always)]
 pub(super) fn square_sum(row: &[f32]) -> f32 {
-    joined(chained(row, 0.0, |sum, value| value.mul_add(value, sum)), |one, other| one + other)
+    reduced::<Squares>(row)
 }
 
 /// Sum.
 #[inline(always)]
 pub(super) fn sum(row: &[f32]) -> f32 {
-    let add = |one: f32, other: f32| one + other;
-    joined(chained(row, 0.0, add), add)
+    reduced::<Sum>(row)
 }
 
 /// The largest element.
 #[inline(always)]
 pub(super) fn largest(row: &[f32]) -> f32 {
-    let larger = |one: f32, other: f32| if other > one { other } else { one };
-    joined(chained(row, f32::NEG_INFINITY, larger), larger)
+    reduced::<Largest>(row)
 }
 
 /// Sum of products.
@@ -85,15 +145,15 @@ pub(super) fn largest(row: &[f32]) -> f32 {
 pub(super) fn dot(one: &[f32], other: &[f32]) -> f32 {
     let mut chains = [0.0f32; CHAINS];
     let ((full, rest), (other_full, other_rest)) = (one.as_chunks::<CHAINS>(), other.as_chunks::<CHAINS>());
-    for (one, other) in full.iter().zip(other_full) {
-        for (chain, (one, other)) in chains.iter_mut().zip(one.iter().zip(other)) {
-            *chain = one.mul_add(*other, *chain);
+    for part in 0..full.len().min(other_full.len()) {
+        for chain in 0..CHAINS {
+            chains[chain] = full[part][chain].mul_add(other_full[part][chain], chains[chain]);
         }
     }
-    for (chain, (one, other)) in chains.iter_mut().zip(rest.iter().zip(other_rest)) {
-        *chain = one.mul_add(*other, *chain);
+    for chain in 0..rest.len().min(other_rest.len()).min(CHAINS) {
+        chains[chain] = rest[chain].mul_add(other_rest[chain], chains[chain]);
     }
-    joined(chains, |one, other| one + other)
+    joined::<Sum>(chains)
 }
 
 /// The weighted sum of rows, added in order: `out = sum of weight · row`. `stride` is the distance between the
@@ -157,10 +217,11 @@ impl pulp::NullaryFnOnce for Normalise<'_> {
     #[inline(always)]
     fn call(self) {
         let width = self.weight.len();
-        for (row, out) in self.x.chunks_exact(width).zip(self.out.chunks_exact_mut(width)) {
+        for first in (0..self.x.len()).step_by(width) {
+            let (row, out) = (&self.x[first..first + width], &mut self.out[first..first + width]);
             let scale = norm_scale(row, self.epsilon);
-            for ((out, value), weight) in out.iter_mut().zip(row).zip(self.weight) {
-                *out = value * scale * weight;
+            for place in 0..width {
+                out[place] = row[place] * scale * self.weight[place];
             }
         }
     }
@@ -181,8 +242,9 @@ impl pulp::NullaryFnOnce for Gated<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for (gate, up) in self.gate.iter_mut().zip(self.up) {
-            *gate = silu(*gate) * up;
+        let up = &self.up[..self.gate.len()];
+        for place in 0..self.gate.len() {
+            self.gate[place] = silu(self.gate[place]) * up[place];
         }
     }
 }
@@ -217,13 +279,17 @@ impl pulp::NullaryFnOnce for Turn<'_> {
     #[inline(always)]
     fn call(self) {
         let half = self.head_width / 2;
-        for (row, turns) in self.rows.chunks_exact_mut(self.row_width).zip(self.turns.chunks_exact(half)) {
-            for head in row.chunks_exact_mut(self.head_width) {
-                let (low, high) = head.split_at_mut(half);
-                for ((low, high), (cosine, sine)) in low.iter_mut().zip(high).zip(turns) {
-                    let (a, b, sine) = (*low, *high, sine * self.sign);
-                    *low = a * cosine - b * sine;
-                    *high = b * cosine + a * sine;
+        for row in 0..self.rows.len() / self.row_width {
+            let turns = &self.turns[row * half..(row + 1) * half];
+            let row = &mut self.rows[row * self.row_width..(row + 1) * self.row_width];
+            for head in (0..self.row_width).step_by(self.head_width) {
+                let (low, high) = row[head..head + self.head_width].split_at_mut(half);
+                let high = &mut high[..half];
+                for place in 0..half {
+                    let ((a, b), (cosine, sine)) = ((low[place], high[place]), turns[place]);
+                    let sine = sine * self.sign;
+                    low[place] = a * cosine - b * sine;
+                    high[place] = b * cosine + a * sine;
                 }
             }
         }

@@ -11,7 +11,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes are fixed by the types or checked at the entry of each function")]
 
-use super::half_panels::{F16, Half};
+use super::halves::{F16, Half};
 use super::panels::LANES;
 
 /// Weights and inputs that share a scale.

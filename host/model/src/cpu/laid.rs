@@ -2,15 +2,15 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes are checked at the entry of each function")]
 
-use super::half_panels::{Bf16, F16, Half, HalfProduct};
+use super::halves::{Bf16, F16, Half};
 use super::int8_panels::{BLOCK, Inputs, Int8Panels, Int8Product, PANEL_BLOCK, TooLarge, block_of, put_block};
 use super::panels::{LANES, Panels, WORTH_THREADS, panel_values};
+use super::product::{Product, mode};
 use super::unpacked::{BackProduct, ForwardProduct, Halves, Scaled, Singles, Weights};
 use crate::host_weights::{are_short, digested};
 use crate::{Dtype, LocalModelError};
 use clawhost_core::Digest;
 use rayon::prelude::*;
-use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 /// A matrix `[outputs, inputs]`.
@@ -192,6 +192,26 @@ impl Laid {
         }
     }
 
+    /// Writes whole rows that are stored as they are kept, in 16 bits, beginning with one that is a multiple of [`LANES`]. Returns the largest magnitude: infinite
+    /// or not a number, if one of them is. A matrix in another format is unchanged.
+    pub(crate) fn put_halves(&mut self, first: usize, rows: &[[u8; 2]]) -> f32 {
+        self.digest = OnceLock::new();
+        let (inputs, width) = (self.inputs, self.inputs * LANES);
+        if inputs == 0 {
+            return 0.0;
+        }
+        let from = first / LANES * width;
+        match &mut self.values {
+            Values::BF16(to) => Bf16::wide(copy_halves(rows, inputs, &mut to[from..])),
+            Values::F16(to) => match copy_halves(rows, inputs, &mut to[from..]) {
+                // Wide expects finite numbers.
+                most if most < 0x7c00 => F16::wide(most),
+                _ => f32::NAN,
+            },
+            Values::F32(_) | Values::Int8(..) => 0.0,
+        }
+    }
+
     /// Writes whole rows of blocks as they are into a matrix of int8, beginning with a row that is a multiple of [`LANES`]. `read` gets the number of a row,
     /// counted from the first one, and of a block. Threads read at the same time.
     ///
@@ -323,11 +343,11 @@ impl Laid {
         match (&self.values, rounded) {
             (Values::BF16(all), _) => {
                 let panels = &all[first * width..(first + count) * width];
-                arch.dispatch(HalfProduct::<Bf16> { x, inputs: self.inputs, panels, outputs, out, of: PhantomData });
+                arch.dispatch(Product::<Bf16, { mode::WRITE }> { x, inputs: self.inputs, panels, outputs, out });
             }
             (Values::F16(all), _) => {
                 let panels = &all[first * width..(first + count) * width];
-                arch.dispatch(HalfProduct::<F16> { x, inputs: self.inputs, panels, outputs, out, of: PhantomData });
+                arch.dispatch(Product::<F16, { mode::WRITE }> { x, inputs: self.inputs, panels, outputs, out });
             }
             (Values::Int8(all, _), Some(inputs)) => {
                 let blocks = inputs.blocks;
@@ -407,6 +427,23 @@ fn lay_halves<E: From<Unkept> + Send>(
         }
         Ok(())
     })
+}
+
+/// Lays out rows of 16-bit numbers, and returns the bits of the largest magnitude.
+fn copy_halves(rows: &[[u8; 2]], inputs: usize, to: &mut [u16]) -> u16 {
+    let panels = to.par_chunks_mut(inputs * LANES).zip(rows.par_chunks(inputs * LANES));
+    let most = panels.map(|(to, rows)| {
+        // A few inputs of all rows at a time, so that what is written stays in the first-level cache.
+        for (number, to) in to.as_chunks_mut::<LANES>().0.chunks_mut(LANES).enumerate() {
+            for (lane, row) in rows.chunks_exact(inputs).enumerate() {
+                for (to, bytes) in to.iter_mut().zip(&row[number * LANES..]) {
+                    to[lane] = u16::from_le_bytes(*bytes);
+                }
+            }
+        }
+        to.iter().fold(0, |most, bits| most.max(bits & 0x7fff))
+    });
+    most.max().unwrap_or_default()
 }
 
 /// Rows of a panel that become codes.

@@ -11,9 +11,10 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes are fixed by the types or checked at the entry of each function")]
 
-use super::half_panels::{F16, Half};
+use super::halves::{F16, Half};
 use super::int8_panels::{BLOCK, GROUP, GROUPS, Int8Panels, OFFSET};
-use super::panels::{LANES, ROWS, add_products, put, rows_times_panels, take};
+use super::panels::LANES;
+use super::product::{ROWS, Rows, Single, WIDE_PANELS, WIDE_ROWS, mode, rows_times_panels};
 use std::marker::PhantomData;
 
 /// Outputs whose weights are unpacked at once in the back product. A tile of them is 16 KiB, half of a small first-level cache.
@@ -129,40 +130,44 @@ impl<W: Weights> pulp::WithSimd for BackProduct<'_, W> {
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, simd: S) {
         match S::F32_LANES {
-            16 => self.compute::<S, 1>(simd),
-            8 => self.compute::<S, 2>(simd),
-            4 => self.compute::<S, 4>(simd),
-            _ => self.compute::<S, LANES>(simd),
+            16 => self.compute::<S, 1, WIDE_PANELS, WIDE_ROWS>(simd),
+            8 => self.compute::<S, 2, 1, ROWS>(simd),
+            4 => self.compute::<S, 4, 1, ROWS>(simd),
+            _ => self.compute::<S, LANES, 1, ROWS>(simd),
         }
     }
 }
 
 impl<W: Weights> BackProduct<'_, W> {
-    /// With panels of `N` vectors.
+    /// With panels of `N` vectors, `P` panels and `R` rows at once.
     #[inline(always)]
-    fn compute<S: pulp::Simd, const N: usize>(self, simd: S) {
+    fn compute<S: pulp::Simd, const N: usize, const P: usize, const R: usize>(self, simd: S) {
         let Self { weights, inputs, outputs: (first, count), dy, stride, out } = self;
         let rows = out.len() / inputs;
-        let mut tile = vec![[0.0f32; LANES]; OUTPUTS_AT_ONCE];
+        let mut dy_packed = Vec::new();
+        let mut tiles = vec![[[0.0f32; LANES]; OUTPUTS_AT_ONCE]; P];
         for start in (0..count).step_by(OUTPUTS_AT_ONCE) {
             let length = OUTPUTS_AT_ONCE.min(count - start);
-            for input in (0..inputs).step_by(LANES) {
-                let width = LANES.min(inputs - input);
-                for part in 0..length.div_ceil(LANES) {
-                    let to = &mut tile[part * LANES..(part + 1) * LANES];
-                    unpack_transposed(weights, (first + start) / LANES + part, input, width, to);
+            let dy = Rows::<R>::of(&dy[start..], (rows, stride), (length, inputs), &mut dy_packed);
+            for input in (0..inputs).step_by(LANES * P) {
+                let width = (LANES * P).min(inputs - input);
+                for (part, tile) in tiles.iter_mut().enumerate().take(width.div_ceil(LANES)) {
+                    let (input, width) = (input + part * LANES, LANES.min(width - part * LANES));
+                    for (number, to) in tile.chunks_exact_mut(LANES).enumerate().take(length.div_ceil(LANES)) {
+                        unpack_transposed(weights, (first + start) / LANES + number, input, width, to);
+                    }
                 }
-                let panel = S::as_simd_f32s(tile[..length].as_flattened()).0.as_chunks::<N>().0;
-                for row in (0..rows).step_by(ROWS) {
-                    let x = &dy[row * stride + start..];
-                    let out = &mut out[row * inputs + input..];
-                    match rows - row {
-                        1 => continued::<S, 1, N>(simd, (x, stride), panel, (out, inputs), width),
-                        2 => continued::<S, 2, N>(simd, (x, stride), panel, (out, inputs), width),
-                        3 => continued::<S, 3, N>(simd, (x, stride), panel, (out, inputs), width),
-                        4 => continued::<S, 4, N>(simd, (x, stride), panel, (out, inputs), width),
-                        5 => continued::<S, 5, N>(simd, (x, stride), panel, (out, inputs), width),
-                        _ => continued::<S, 6, N>(simd, (x, stride), panel, (out, inputs), width),
+                if width > (P - 1) * LANES {
+                    let mut at = [&tiles[0][..length]; P];
+                    for part in 0..P {
+                        at[part] = &tiles[part][..length];
+                    }
+                    let out = (&mut out[input..], inputs);
+                    dy.times::<S, Single, N, P, { mode::CONTINUE }>(simd, at, out, width);
+                } else {
+                    for (part, tile) in tiles.iter().enumerate().take(width.div_ceil(LANES)) {
+                        let (out, width) = ((&mut out[input + part * LANES..], inputs), width - part * LANES);
+                        dy.times::<S, Single, N, 1, { mode::CONTINUE }>(simd, [&tile[..length]], out, width);
                     }
                 }
             }
@@ -184,26 +189,6 @@ fn unpack_transposed<W: Weights>(weights: W, panel: usize, input: usize, width: 
                 to[lane][place] = tile[place][lane];
             }
         }
-    }
-}
-
-/// Sums of `R` rows over one panel, which continue those in `out`. Both matrices have a distance between their rows.
-#[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "counted loops are unrolled, so that sums stay in registers")]
-fn continued<S: pulp::Simd, const R: usize, const N: usize>(
-    simd: S,
-    (x, x_stride): (&[f32], usize),
-    panel: &[[S::f32s; N]],
-    (out, stride): (&mut [f32], usize),
-    width: usize,
-) {
-    let mut sums = [[simd.splat_f32s(0.0); N]; R];
-    for row in 0..R {
-        sums[row] = take::<S, N>(simd, &out[row * stride..][..width]);
-    }
-    let sums = add_products(simd, x, x_stride, panel, sums);
-    for row in 0..R {
-        put::<S, N, false>(simd, sums[row], &mut out[row * stride..][..width]);
     }
 }
 
@@ -233,7 +218,15 @@ impl<W: Weights> pulp::WithSimd for ForwardProduct<'_, W> {
                 let begin = part * LANES;
                 let width = LANES.min(outputs - begin);
                 let values = panel.as_flattened();
-                rows_times_panels::<S, false>(simd, x, inputs, values, width, &mut out[begin..], outputs);
+                rows_times_panels::<S, Single, { mode::WRITE }>(
+                    simd,
+                    x,
+                    inputs,
+                    values,
+                    width,
+                    &mut out[begin..],
+                    outputs,
+                );
             }
         }
     }

@@ -50,6 +50,31 @@ fn rows_that_are_written_are_read_back_as_the_format_keeps_them() {
 }
 
 #[test]
+fn halves_that_are_stored_as_they_are_kept_are_copied_and_the_largest_is_found() {
+    for shape in SHAPES {
+        let rows = random(shape[0] * shape[1], "rows");
+        for dtype in [Dtype::BF16, Dtype::F16] {
+            let bits_of = |value: f32| match dtype {
+                Dtype::BF16 => half::bf16::from_f32(value).to_bits(),
+                _ => half::f16::from_f32(value).to_bits(),
+            };
+            let mut stored: Vec<[u8; 2]> = rows.iter().map(|value| bits_of(*value).to_le_bytes()).collect();
+            let (laid, mut copied) = (Laid::of(dtype, shape, &rows).unwrap(), Laid::zeros(dtype, shape));
+            let cut = (16 * shape[1]).min(stored.len());
+            let largest = copied.put_halves(0, &stored[..cut]).max(copied.put_halves(16, &stored[cut..]));
+            assert!(copied == laid, "{dtype:?} {shape:?}");
+            let right = laid.rows().iter().fold(0.0f32, |most, value| most.max(value.abs()));
+            assert_eq!(largest, right, "{dtype:?} {shape:?}");
+            for wrong in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+                *stored.last_mut().unwrap() = bits_of(wrong).to_le_bytes();
+                let largest = Laid::zeros(dtype, shape).put_halves(0, &stored);
+                assert!(!largest.is_finite(), "{dtype:?} {shape:?} {wrong}: {largest}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_product_of_halves_has_the_bits_of_the_same_numbers_in_f32() {
     for shape in SHAPES {
         for dtype in [Dtype::BF16, Dtype::F16] {

@@ -10,11 +10,17 @@
 //! ```
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
+)]
 
 use super::text::Text;
 use crate::cpu::attention::{Heads, Softmax, shares};
 use crate::cpu::elementwise::{dot, exp};
-use crate::cpu::panels::{LANES, add_outer_products, lay_columns, lay_rows, panel_values, rows_times_panels};
+use crate::cpu::outer::add_outer_products;
+use crate::cpu::panels::{LANES, lay_columns, lay_rows, panel_values};
+use crate::cpu::product::{Single, mode, rows_times_panels};
 
 /// Queries that are computed together: four times the rows that fit into registers.
 const QUERIES: usize = 24;
@@ -71,9 +77,13 @@ fn room(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
 /// Copies the values of one head of some rows, contiguously.
 #[inline(always)]
 fn gather(from: &[f32], stride: usize, first: usize, width: usize, scale: f32, to: &mut Vec<f32>) {
-    to.clear();
-    for row in from.chunks_exact(stride) {
-        to.extend(row[first..first + width].iter().map(|value| value * scale));
+    let rows = from.len() / stride;
+    to.resize(rows * width, 0.0);
+    for row in 0..rows {
+        let (from, to) = (&from[row * stride + first..][..width], &mut to[row * width..(row + 1) * width]);
+        for place in 0..width {
+            to[place] = from[place] * scale;
+        }
     }
 }
 
@@ -135,7 +145,15 @@ fn mix<S: pulp::Simd>(
     for (number, panel) in columns.chunks_exact(head.padded * LANES).enumerate() {
         let first = number * LANES;
         let width = LANES.min(head.width - first);
-        rows_times_panels::<S, false>(simd, shares, seen, &panel[..seen * LANES], width, &mut out[first..], stride);
+        rows_times_panels::<S, Single, { mode::WRITE }>(
+            simd,
+            shares,
+            seen,
+            &panel[..seen * LANES],
+            width,
+            &mut out[first..],
+            stride,
+        );
     }
 }
 
@@ -174,7 +192,7 @@ impl pulp::WithSimd for Forward<'_> {
                         let query = &inputs.query[these.clone()];
                         gather(query, head.query_stride, column, width, inputs.scale(), &mut scratch.query);
                         let scores = room(&mut scratch.scores, (last - first) * seen);
-                        rows_times_panels::<S, false>(
+                        rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.query,
                             width,
@@ -185,7 +203,9 @@ impl pulp::WithSimd for Forward<'_> {
                         );
                         for (position, scores) in (first..).zip(scores.chunks_exact_mut(seen)) {
                             let made = shares(&mut scores[..=position]);
-                            scores[..=position].iter_mut().for_each(|score| *score *= made.whole);
+                            for place in 0..=position {
+                                scores[place] *= made.whole;
+                            }
                             scores[position + 1..].fill(0.0);
                             softmax[(head.start + position) * queries + number] = made;
                         }
@@ -257,7 +277,7 @@ impl pulp::WithSimd for Backward<'_> {
                         gather(&inputs.query[these.clone()], stride, column, width, inputs.scale(), &mut scratch.query);
                         gather(&upstream[these.clone()], stride, column, width, 1.0, &mut scratch.upstream);
                         let scores = room(&mut scratch.scores, count * seen);
-                        rows_times_panels::<S, false>(
+                        rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.query,
                             width,
@@ -267,7 +287,7 @@ impl pulp::WithSimd for Backward<'_> {
                             seen,
                         );
                         let slopes = room(&mut scratch.slopes, count * seen);
-                        rows_times_panels::<S, false>(
+                        rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.upstream,
                             width,
@@ -279,11 +299,13 @@ impl pulp::WithSimd for Backward<'_> {
                         let both = scores.chunks_exact_mut(seen).zip(slopes.chunks_exact_mut(seen));
                         for (position, (shares, slopes)) in (first..).zip(both) {
                             let Softmax { most, whole } = softmax[(head.start + position) * queries + number];
-                            shares[..=position].iter_mut().for_each(|score| *score = exp(*score - most) * whole);
+                            for place in 0..=position {
+                                shares[place] = exp(shares[place] - most) * whole;
+                            }
                             shares[position + 1..].fill(0.0);
                             let mean = dot(shares, slopes);
-                            for (slope, share) in slopes.iter_mut().zip(shares) {
-                                *slope = *share * (*slope - mean);
+                            for place in 0..seen {
+                                slopes[place] = shares[place] * (slopes[place] - mean);
                             }
                         }
                         let of_query = room(&mut scratch.of_query, count * width);
@@ -296,25 +318,13 @@ impl pulp::WithSimd for Backward<'_> {
                         }
                         let panels = room(&mut scratch.query_panels, panel_values(width, count));
                         lay_columns(&scratch.query, width, width, count, panels);
-                        add_outer_products(
-                            simd,
-                            slopes,
-                            seen,
-                            seen,
-                            panels,
-                            count,
-                            &mut of_keys[..seen * width],
-                            width,
-                        );
+                        add_outer_products(simd, (slopes, seen), (panels, count), &mut of_keys[..seen * width], width);
                         let panels = room(&mut scratch.upstream_panels, panel_values(width, count));
                         lay_columns(&scratch.upstream, width, width, count, panels);
                         add_outer_products(
                             simd,
-                            scores,
-                            seen,
-                            seen,
-                            panels,
-                            count,
+                            (scores, seen),
+                            (panels, count),
                             &mut of_values[..seen * width],
                             width,
                         );

@@ -1,6 +1,10 @@
 //! The backward pass of one layer.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
+)]
 
 use super::{Activations, Block, Buffers, Factors, OfVectors, TrainingModel, attention, fit, forward};
 use crate::cpu::elementwise::{dot, exp};
@@ -100,13 +104,17 @@ impl pulp::NullaryFnOnce for GatedBack<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let slopes = self.d_gate.iter_mut().zip(self.d_up);
-        for (((gate, up), inner), (d_gate, d_up)) in self.gate.iter().zip(self.up).zip(self.inner).zip(slopes) {
-            let share = 1.0 / (1.0 + exp(-*gate));
-            let (made, slope) = (silu(*gate), *inner);
-            *d_up = slope * made;
-            *d_gate = slope * up * share * (1.0 + gate * (1.0 - share));
-            *inner = made * up;
+        let Self { gate, up, inner, d_gate, d_up } = self;
+        let count = gate.len();
+        let (up, inner) = (&up[..count], &mut inner[..count]);
+        let (d_gate, d_up) = (&mut d_gate[..count], &mut d_up[..count]);
+        for place in 0..count {
+            let (gate, up) = (gate[place], up[place]);
+            let share = 1.0 / (1.0 + exp(-gate));
+            let (made, slope) = (silu(gate), inner[place]);
+            d_up[place] = slope * made;
+            d_gate[place] = slope * up * share * (1.0 + gate * (1.0 - share));
+            inner[place] = made * up;
         }
     }
 }
@@ -140,21 +148,24 @@ impl<const ADD: bool> pulp::NullaryFnOnce for NormBack<'_, ADD> {
 
     #[inline(always)]
     fn call(self) {
-        let width = self.weight.len();
-        let mut weighted = vec![0.0; width];
-        let rows = self.x.chunks_exact(width).zip(self.upstream.chunks_exact(width));
-        for ((x, slope), out) in rows.zip(self.out.chunks_exact_mut(width)) {
-            let scale = norm_scale(x, self.epsilon);
-            for ((weighted, slope), weight) in weighted.iter_mut().zip(slope).zip(self.weight) {
-                *weighted = slope * weight;
+        let Self { x, weight, epsilon, upstream, out, of_weight } = self;
+        let width = weight.len();
+        let of_weight = &mut of_weight[..width];
+        let mut weighted = vec![0.0f32; width];
+        for first in (0..x.len()).step_by(width) {
+            let (x, slope) = (&x[first..first + width], &upstream[first..first + width]);
+            let out = &mut out[first..first + width];
+            let scale = norm_scale(x, epsilon);
+            for place in 0..width {
+                weighted[place] = slope[place] * weight[place];
             }
             let pull = dot(x, &weighted) * scale * scale * scale / width as f32;
-            for ((sum, slope), x) in self.of_weight.iter_mut().zip(slope).zip(x) {
-                *sum = (slope * x).mul_add(scale, *sum);
+            for place in 0..width {
+                of_weight[place] = (slope[place] * x[place]).mul_add(scale, of_weight[place]);
             }
-            for ((out, weighted), x) in out.iter_mut().zip(&weighted).zip(x) {
-                let slope = weighted * scale - x * pull;
-                *out = if ADD { *out + slope } else { slope };
+            for place in 0..width {
+                let slope = weighted[place] * scale - x[place] * pull;
+                out[place] = if ADD { out[place] + slope } else { slope };
             }
         }
     }

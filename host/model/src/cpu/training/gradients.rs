@@ -4,13 +4,13 @@
 
 use super::{Block, GIVEN, each};
 use crate::cpu::elementwise::add;
-use crate::cpu::panels::{ROWS, add_outer_products};
+use crate::cpu::outer::add_outer_products;
 use crate::decoder::Projection;
 use crate::host_weights::HostDecoder;
 use crate::{Decoder, LowRank};
 
-/// Rows of a gradient that one thread sums at once.
-const SHARE: usize = 8 * ROWS;
+/// Rows of a gradient that one thread sums at once: full strips with all vector instructions.
+const SHARE: usize = 48;
 
 /// Sums of gradients, laid out as the weights are. Weights that are not trained have an empty entry.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,8 +80,7 @@ impl pulp::WithSimd for Outer<'_> {
     #[inline(always)]
     fn with_simd<S: pulp::Simd>(self, simd: S) {
         let Self { upstream, first, outputs, given, rows, slope, inputs } = self;
-        let count = slope.len() / inputs;
-        add_outer_products(simd, &upstream[first..], outputs, count, given, rows, slope, inputs);
+        add_outer_products(simd, (&upstream[first..], outputs), (given, rows), slope, inputs);
     }
 }
 

@@ -10,6 +10,10 @@
 //! Tokens that the grammar of an answer excluded are in no sum.
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
+#![allow(
+    clippy::needless_range_loop,
+    reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
+)]
 
 use super::backward::{lay, norm_back};
 use super::matrix::Matrix;
@@ -17,7 +21,7 @@ use super::text::Target;
 use super::{Block, Gradients, TrainingModel, Watch, each, fit, frozen_head};
 use crate::cpu::attention::Softmax;
 use crate::cpu::elementwise::{add, dot, exp, largest, normalise, sum};
-use crate::cpu::panels::add_outer_products;
+use crate::cpu::outer::add_outer_products;
 use std::ops::Range;
 
 /// Rows of logits that one thread computes at once.
@@ -71,15 +75,16 @@ impl pulp::NullaryFnOnce for Score<'_> {
     fn call(self) {
         let mut exponentials = vec![0.0f32; self.vocabulary];
         for (target, logits) in self.targets.iter().zip(self.logits.chunks_exact_mut(self.vocabulary)) {
+            let exponentials = &mut exponentials[..logits.len()];
             let most = largest(logits) * target.scale;
-            for (logit, exponential) in logits.iter_mut().zip(&mut exponentials) {
-                *logit = *logit * target.scale - most;
-                *exponential = exp(*logit);
+            for place in 0..logits.len() {
+                logits[place] = logits[place] * target.scale - most;
+                exponentials[place] = exp(logits[place]);
             }
-            let whole = sum(&exponentials);
+            let whole = sum(exponentials);
             // Both as f64: an entropy near 0 is a difference of much larger numbers.
             let logarithm = libm::log(f64::from(whole));
-            let entropy = logarithm - f64::from(dot(&exponentials, logits)) / f64::from(whole);
+            let entropy = logarithm - f64::from(dot(exponentials, logits)) / f64::from(whole);
             let logit = logits.get(target.token).copied().unwrap_or(f32::NEG_INFINITY);
             self.found.push((f64::from(logit) - logarithm, entropy));
             self.softmax.push(Softmax { most, whole: 1.0 / whole });
@@ -192,8 +197,8 @@ impl pulp::NullaryFnOnce for Slope<'_> {
         let known = self.targets.iter().zip(self.softmax).zip(self.wanted);
         for (((target, softmax), wanted), logits) in known.zip(self.logits.chunks_exact_mut(self.tokens.len())) {
             let wanted = wanted * target.scale;
-            for logit in logits.iter_mut() {
-                *logit = -wanted * (exp(*logit * target.scale - softmax.most) * softmax.whole);
+            for place in 0..logits.len() {
+                logits[place] = -wanted * (exp(logits[place] * target.scale - softmax.most) * softmax.whole);
             }
             if self.tokens.contains(&target.token) {
                 logits[target.token - self.tokens.start] += wanted;
@@ -227,9 +232,8 @@ impl pulp::WithSimd for OuterOfHead<'_> {
         for chunk in self.chunks {
             let rows = chunk.rows.len();
             let vocabulary = chunk.logits.len() / rows;
-            let count = self.slope.len() / self.width;
-            let upstream = &chunk.logits[self.first..];
-            add_outer_products(simd, upstream, vocabulary, count, &chunk.hidden, rows, self.slope, self.width);
+            let upstream = (&chunk.logits[self.first..], vocabulary);
+            add_outer_products(simd, upstream, (&chunk.hidden, rows), self.slope, self.width);
         }
     }
 }
