@@ -14,7 +14,7 @@ use clawhost_learn::policy::{
 use clawhost_learn::{
     Batch, CheckpointKind, Forward, Interrupt, Layer, LearnError, Measurements, Metric, Step, Weights,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is called between two pieces of work, on the thread that works.
@@ -77,6 +77,9 @@ struct Pending {
     metrics: Metrics,
 }
 
+/// Sequences by the names of their episodes.
+type Known = BTreeMap<String, Vec<Sequence>>;
+
 /// The sequences of some trajectories.
 fn parts<'a>(units: &'a [Vec<Sequence>], numbers: &[usize]) -> Vec<&'a [Sequence]> {
     numbers.iter().filter_map(|number| units.get(*number)).map(Vec::as_slice).collect()
@@ -130,15 +133,20 @@ fn masks(
 /// The sequences of a trajectory for training, with the tokens that a teacher named beside each sampled one.
 ///
 /// # Errors
-/// A mask does not fit its tokens, the temperature is not above 0, or an answer had a grammar and there is no compiler of grammars.
-pub fn with_likely(generated: &Generated, grammars: Option<&Grammars>) -> Result<Vec<Sequence>, LocalModelError> {
+/// A mask does not fit its tokens, the temperature is not above 0, or an answer had a grammar: this is for trainers that cannot compute masks.
+pub fn with_likely(generated: &Generated) -> Result<Vec<Sequence>, LocalModelError> {
+    beside(generated, sequences(generated, None)?)
+}
+
+/// Adds the tokens that a teacher named.
+fn beside(generated: &Generated, sequences: Vec<Sequence>) -> Result<Vec<Sequence>, LocalModelError> {
     let mut taught = generated.taught.iter();
     let beside = |sequence: Sequence| {
         let own = (&mut taught).take(sequence.trained().len());
         let beside = own.map(|token| token.likely.iter().map(|(id, _)| *id).collect()).collect();
         sequence.with_beside(beside)
     };
-    sequences(generated, grammars)?.into_iter().map(beside).collect()
+    sequences.into_iter().map(beside).collect()
 }
 
 impl WeightsLayer {
@@ -239,25 +247,45 @@ impl WeightsLayer {
         told
     }
 
-    /// Log-probs of trajectories under some weights, by the trajectories' indices.
+    /// The sequences of the answers of a batch that may be trained on, by the names of their episodes; and the names of those with a grammar that may not: the masks
+    /// cannot be computed again, or a teacher said something. It spoke of all tokens, and the answer was drawn from some.
+    fn known(&self, batch: &Batch, current: u64) -> Result<(Known, BTreeSet<String>), LearnError> {
+        let (mut known, mut unknown) = (BTreeMap::new(), BTreeSet::new());
+        for (name, generated) in policy::generated(batch) {
+            let is_late = current.saturating_sub(generated.version) > self.staleness.max_version_lag;
+            if generated.restricted || is_late {
+                continue;
+            }
+            let has_grammar = !generated.grammars.is_empty();
+            if has_grammar && self.objective.distillation.is_some() && !generated.taught.is_empty() {
+                unknown.insert(name);
+                continue;
+            }
+            match sequences(&generated, self.grammars.as_deref()) {
+                Ok(sequences) => drop(known.insert(name, sequences)),
+                Err(_) if has_grammar => drop(unknown.insert(name)),
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        Ok((known, unknown))
+    }
+
+    /// Log-probs of trajectories under some weights, by the names of their episodes.
     fn scored(
         &self,
         score: impl Fn(&[&Sequence]) -> Result<Vec<TokenScores>, LocalModelError>,
-        written: &BTreeMap<String, Arc<Generated>>,
-        wanted: impl Fn(&Generated) -> bool,
+        known: &Known,
+        wanted: impl Fn(&str) -> bool,
     ) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
-        let mut own = Vec::new();
-        for (name, generated) in written.iter().filter(|(_, generated)| wanted(generated)) {
-            own.push((name, sequences(generated, self.grammars.as_deref()).map_err(refused)?));
-        }
-        let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| sequences).collect();
+        let own: Vec<_> = known.iter().filter(|(name, _)| wanted(name)).collect();
+        let all: Vec<&Sequence> = own.iter().flat_map(|(_, sequences)| *sequences).collect();
         let scores = self.device.guarded(|| score(&all)).flatten();
         self.ended_piece();
         let mut scores = scores.map_err(refused)?.into_iter();
         let mut found = BTreeMap::new();
-        for (name, sequences) in &own {
+        for (name, sequences) in own {
             let scores: Vec<TokenScores> = (&mut scores).take(sequences.len()).collect();
-            found.insert((*name).clone(), joined(&scores).logprobs);
+            found.insert(name.clone(), joined(&scores).logprobs);
         }
         Ok(found)
     }
@@ -291,15 +319,19 @@ impl Layer for WeightsLayer {
 
     fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let current = self.engine.current().number;
+        let (mut known, unknown) = self.known(batch, current)?;
+        let batch = &*policy::restricted(batch, |name, _| unknown.contains(name));
         let written = policy::generated(batch);
-        let lag = |generated: &Generated| current.saturating_sub(generated.version);
         // Truncated importance weights for what older weights generated, from the current weights' log-probs.
-        let late = |generated: &Generated| (1..=self.staleness.max_version_lag).contains(&lag(generated));
-        let mut old = self.scored(|all| self.trainer.scores(all), &written, late)?;
+        let late = |name: &str| {
+            let lag = written.get(name).map_or(0, |generated| current.saturating_sub(generated.version));
+            (1..=self.staleness.max_version_lag).contains(&lag)
+        };
+        let mut old = self.scored(|all| self.trainer.scores(all), &known, late)?;
         let mut reference = match &self.reference {
-            Some(reference) => self.scored(|all| reference.scores(all), &written, |_| true)?,
+            Some(reference) => self.scored(|all| reference.scores(all), &known, |_| true)?,
             None if self.objective.kl > 0.0 && self.trainer.has_reference() => {
-                self.scored(|all| self.trainer.reference_scores(all), &written, |_| true)?
+                self.scored(|all| self.trainer.reference_scores(all), &known, |_| true)?
             }
             None => BTreeMap::new(),
         };
@@ -310,14 +342,10 @@ impl Layer for WeightsLayer {
         }
         let mut units = Vec::with_capacity(experience.trained().len());
         for trained in experience.trained() {
-            let generated = written.get(&trained.trajectory().recorded().sequence);
-            units.push(
-                generated
-                    .map(|one| with_likely(one, self.grammars.as_deref()))
-                    .transpose()
-                    .map_err(refused)?
-                    .unwrap_or_default(),
-            );
+            let name = &trained.trajectory().recorded().sequence;
+            let both = written.get(name).zip(known.remove(name));
+            let unit = both.map(|(generated, sequences)| beside(generated, sequences));
+            units.push(unit.transpose().map_err(refused)?.unwrap_or_default());
         }
         let steps = self.updates.divide(&experience, current);
         let first = steps.first().map(Vec::as_slice).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::{Dropped, Experience, Generated, PolicyGradient, Recorded, Staleness, Trajectory, TrajectoryGroup};
 use crate::{Batch, LearnError, Measurements, Metric};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +19,30 @@ pub struct OtherLogprobs {
 pub fn generated(batch: &Batch) -> BTreeMap<String, Arc<Generated>> {
     let members = batch.groups.iter().flat_map(|group| &group.members);
     members.filter_map(|member| Some((member.episode.to_string(), member.generated.clone()?))).collect()
+}
+
+/// The batch with more answers marked as [`Generated::restricted`], by the name of their episode: nobody can compute again from what they were sampled.
+/// [`Experience::of_batch`] drops and counts them.
+pub fn restricted(batch: &Batch, is_unknown: impl Fn(&str, &Generated) -> bool) -> Cow<'_, Batch> {
+    let mut batch = Cow::Borrowed(batch);
+    for group in 0..batch.groups.len() {
+        let members = batch.groups.get(group).map_or(&[][..], |group| &group.members);
+        let unknown: Vec<usize> = (0..)
+            .zip(members)
+            .filter(|(_, member)| {
+                let generated = member.generated.as_ref().filter(|generated| !generated.restricted);
+                generated.is_some_and(|generated| is_unknown(&member.episode.to_string(), generated))
+            })
+            .map(|(number, _)| number)
+            .collect();
+        for number in unknown {
+            let member = batch.to_mut().groups.get_mut(group).and_then(|group| group.members.get_mut(number));
+            if let Some(generated) = member.and_then(|member| member.generated.as_mut()) {
+                Arc::make_mut(generated).restricted = true;
+            }
+        }
+    }
+    batch
 }
 
 impl Experience {

@@ -40,7 +40,8 @@ pub struct Generated {
     pub temperature: f32,
     /// The oldest version of the weights that sampled in the episode.
     pub version: u64,
-    /// Whether the sampling distribution was changed by anything that training does not compute again: top-k, top-p, min-p, penalties, bias.
+    /// Whether the sampling distribution was changed by anything that training does not compute again: top-k, top-p, min-p, penalties, bias, or a grammar
+    /// whose masks nobody can compute again.
     pub restricted: bool,
     /// The grammar of the answer of each turn. Empty: no answer had one.
     pub grammars: Vec<Option<GrammarRecord>>,

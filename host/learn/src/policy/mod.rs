@@ -93,7 +93,7 @@ mod updates;
 
 pub use advantage::{Advantage, Truncation};
 pub use aggregate::{Aggregation, Denominator};
-pub use batched::{OtherLogprobs, generated};
+pub use batched::{OtherLogprobs, generated, restricted};
 pub use credit::{Credit, JudgeCredit, MemberTurns, TurnCredit, judged_advantages, turn_advantages};
 pub use difficulty::{Difficulty, DifficultyFilter};
 pub use experience::{Experience, ExperienceReport, REFILLS, Trained};

@@ -245,7 +245,7 @@ impl TinkerLearner {
     /// Log-probs of what older weights generated, under the current ones.
     async fn late(&self, batch: &Batch, current: u64) -> Result<BTreeMap<String, Vec<f64>>, LearnError> {
         let mut late = Vec::new();
-        for (name, generated) in policy::generated(batch) {
+        for (name, generated) in policy::generated(batch).into_iter().filter(|(_, generated)| !generated.restricted) {
             let lag = current.saturating_sub(generated.version);
             if (1..=self.staleness.max_version_lag).contains(&lag) {
                 late.push((name, sequences(&generated)?));
@@ -259,7 +259,7 @@ impl TinkerLearner {
 
 /// The sequences of a trajectory with the tokens that a teacher named.
 fn sequences(generated: &Generated) -> Result<Vec<Sequence>, LearnError> {
-    with_likely(generated, None).map_err(refused)
+    with_likely(generated).map_err(refused)
 }
 
 #[async_trait(?Send)]
@@ -283,6 +283,8 @@ impl Steppable for TinkerLearner {
 
     async fn forward_backward(&mut self, batch: &Batch) -> Result<Forward, LearnError> {
         let (current, _) = self.model.engine().weights();
+        // The service computes log-probs among all tokens.
+        let batch = &*policy::restricted(batch, |_, generated| !generated.grammars.is_empty());
         let mut late = self.late(batch, current).await?;
         let other = |name: &str| OtherLogprobs { trainer: late.remove(name), reference: None };
         let (experience, mut metrics) = Experience::of_batch(batch, (self.objective, self.staleness), current, other)?;
@@ -337,6 +339,10 @@ impl Steppable for TinkerLearner {
         let mut units = Vec::new();
         for member in batch.groups.iter().flat_map(|group| &group.members) {
             let Some(generated) = &member.generated else { return Ok(None) };
+            // Left out of the step, too.
+            if !generated.grammars.is_empty() {
+                continue;
+            }
             let plain = Generated { taught: Vec::new(), ..(**generated).clone() };
             units.push(sequences(&plain)?);
         }
