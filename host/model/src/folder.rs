@@ -142,6 +142,8 @@ impl ModelFolder {
         write("generation_config.json", format!("{:#}\n", self.generation()).as_bytes())?;
         weight_files::write(folder, &self.weights, stored, shard)?;
         match self.weights.has_adapter() {
+            // Rounded weights are others than those that are here.
+            true if stored == Stored::F32 => AdapterFolder::bound(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
             true => AdapterFolder::of(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
             false => Ok(()),
         }

@@ -55,7 +55,7 @@ impl ModelFolder {
             std::fs::copy(&tools, &to).map_err(|error| file(&to, error))?;
         }
         if model.weights.has_adapter() {
-            AdapterFolder::of(&model.weights, BASE)?.write(&target.join(ADAPTER))?;
+            AdapterFolder::bound(&model.weights, BASE)?.write(&target.join(ADAPTER))?;
         }
         Ok(model)
     }

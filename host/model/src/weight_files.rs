@@ -109,7 +109,7 @@ pub(crate) type Found = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 pub(crate) const LOADED: u64 = 3;
 
 /// Reads a file of weights into `found`.
-pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModelError> {
+pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<Metadata, LocalModelError> {
     let failed = |error| file(path, format!("{error}; a shard of the model"));
     // A file of nothing but holes can be larger than the memory: its size is checked before it is read.
     let (_, size) = clawhost_files::open(path, u64::MAX).map_err(failed)?;
@@ -117,15 +117,19 @@ pub(crate) fn read_file(path: &Path, found: &mut Found) -> Result<(), LocalModel
     read_bytes(path, &clawhost_files::read(path, size).map_err(failed)?, found)
 }
 
-/// Reads the bytes of a file of weights into `found`. `path`: what errors call them.
-pub(crate) fn read_bytes(path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), LocalModelError> {
+/// What a file of weights says beside its weights.
+pub(crate) type Metadata = HashMap<String, String>;
+
+/// Reads the bytes of a file of weights into `found`. `path`: what errors call them. Returns its metadata.
+pub(crate) fn read_bytes(path: &Path, bytes: &[u8], found: &mut Found) -> Result<Metadata, LocalModelError> {
     let tensors = SafeTensors::deserialize(bytes)
         .map_err(|error| file(path, format!("no safetensors ({error}); is the download complete?")))?;
     for (name, view) in tensors.tensors() {
         let values = floats(&name, &view)?;
         found.insert(name, (view.shape().to_vec(), values));
     }
-    Ok(())
+    let header = SafeTensors::read_metadata(bytes).map_err(|error| file(path, error.to_string()))?;
+    Ok(header.1.metadata().clone().unwrap_or_default())
 }
 
 /// Reads all weights of a folder, kept in this format; `None`: as they are stored. Every weight of the architecture must be there with its shape, and no
@@ -143,6 +147,15 @@ pub(crate) fn serialised(
     weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
     stored: Stored,
 ) -> Result<Vec<u8>, LocalModelError> {
+    serialised_with(weights, stored, Metadata::new())
+}
+
+/// The same with metadata.
+pub(crate) fn serialised_with(
+    weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
+    stored: Stored,
+    mut metadata: Metadata,
+) -> Result<Vec<u8>, LocalModelError> {
     let mut plain: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
     for (name, weight) in weights {
         let (shape, values) = match weight {
@@ -158,8 +171,26 @@ pub(crate) fn serialised(
         .collect::<Result<Vec<_>, _>>()
         .map_err(wrong)?;
     // Without it transformers refuses the file.
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata)).map_err(wrong)
+    metadata.insert("format".to_owned(), "pt".to_owned());
+    let mut bytes = safetensors::serialize(views, Some(metadata)).map_err(wrong)?;
+    sort_metadata(&mut bytes);
+    Ok(bytes)
+}
+
+/// Sorts the metadata in the header of a file. The library writes them in the order of a hash map, another one in each process.
+fn sort_metadata(file: &mut [u8]) {
+    let Some((length, rest)) = file.split_first_chunk_mut::<8>() else { return };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let Some(header) = rest.get_mut(..length) else { return };
+    let Ok(mut read) = serde_json::from_slice::<Value>(header) else { return };
+    if let Some(metadata) = read.get_mut("__metadata__").and_then(Value::as_object_mut) {
+        metadata.sort_keys();
+    }
+    // The same entries have the same length; what follows is padding.
+    let sorted = read.to_string();
+    if let Some(to) = header.get_mut(..sorted.len()) {
+        to.copy_from_slice(sorted.as_bytes());
+    }
 }
 
 /// Writes the weights of a model without its adapters: into one file, or into shards of at most the given number of

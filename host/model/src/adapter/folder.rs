@@ -4,8 +4,8 @@ use super::{AdapterSettings, Targets};
 use crate::chat_folder::JSON_BYTES;
 use crate::folder::ADAPTER;
 use crate::host_weights::little_endian;
-use crate::weight_files::{Found, LOADED, Stored, file, read_bytes, read_file, serialised};
-use crate::{Decoder, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight, memory};
+use crate::weight_files::{Found, LOADED, Metadata, Stored, file, read_bytes, read_file, serialised_with};
+use crate::{Decoder, Dtype, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight, digest, memory};
 use clawhost_core::Digest;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "adapter_config.json";
 const WEIGHTS: &str = "adapter_model.safetensors";
+/// The weights as PEFT wrote them once.
+const PICKLED: &str = "adapter_model.bin";
 /// PEFT's prefix of weight names.
 const PREFIX: &str = "base_model.model.";
 
@@ -43,6 +45,40 @@ const ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
 /// Initialisations that leave the base weights unchanged. Others subtract from them.
 const PLAIN_BEGINNINGS: [&str; 4] = ["gaussian", "eva", "orthogonal", "true"];
 
+/// The weights beside which an adapter was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Base {
+    digest: Digest,
+    /// How they were kept: rounded weights have another digest.
+    dtype: Dtype,
+}
+
+impl Base {
+    /// Its key in the metadata of the weights. PEFT leaves it alone.
+    const KEY: &str = "base";
+
+    /// Those of a model. `None`: formats are mixed, or int8, which is digested in two ways.
+    fn of(model: &HostDecoder) -> Option<Self> {
+        let plain = model.without_adapters();
+        let dtype = Some(plain.embedding.dtype()).filter(|dtype| *dtype != Dtype::Int8)?;
+        let is_equal = |weight: &Weight<HostMatrix, _>| match weight {
+            Weight::Matrix(matrix) => matrix.dtype() == dtype,
+            Weight::Vector(_) => true,
+        };
+        let is_uniform = plain.weights().iter().all(|(_, weight)| is_equal(weight));
+        is_uniform.then(|| Self { digest: digest(&plain), dtype })
+    }
+
+    fn read(metadata: &Metadata) -> Option<Self> {
+        let (dtype, digest) = metadata.get(Self::KEY)?.split_once(' ')?;
+        Some(Self { digest: digest.parse().ok()?, dtype: Dtype::named(dtype)? })
+    }
+
+    fn written(&self) -> Metadata {
+        Metadata::from([(Self::KEY.to_owned(), format!("{} {}", self.dtype.name(), self.digest))])
+    }
+}
+
 /// An adapter that was read from a folder, or is written to one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdapterFolder {
@@ -50,6 +86,8 @@ pub struct AdapterFolder {
     pub settings: AdapterSettings,
     /// The name or path of its base model.
     pub base: String,
+    /// What it was written beside. `None`: nobody said.
+    beside: Option<Base>,
     /// By the names of the adapted model: `model.layers.0.self_attn.q_proj.lora_A.weight`.
     weights: BTreeMap<String, HostMatrix>,
 }
@@ -118,10 +156,19 @@ impl AdapterFolder {
     /// A file is missing or damaged, or the kind of adapter is not supported.
     pub fn read(folder: &Path) -> Result<Self, LocalModelError> {
         let path = folder.join(CONFIG);
+        if !Self::is_one(folder) {
+            return Err(file(folder, format!("there is no {CONFIG}; an adapter is a folder in PEFT's format")));
+        }
+        if !folder.join(WEIGHTS).exists() && folder.join(PICKLED).exists() {
+            return Err(file(
+                folder,
+                format!("its weights are in {PICKLED}, which can run code; have PEFT write {WEIGHTS}"),
+            ));
+        }
         let text = clawhost_files::read_text(&path, JSON_BYTES).map_err(|error| file(&path, error))?;
         let mut found = Found::new();
-        read_file(&folder.join(WEIGHTS), &mut found)?;
-        Self::of_parts(&path, &text, found)
+        let metadata = read_file(&folder.join(WEIGHTS), &mut found)?;
+        Self::of_parts(&path, &text, found, &metadata)
     }
 
     /// Reads the contents of the two files, in the order of [`Self::FILES`].
@@ -133,11 +180,11 @@ impl AdapterFolder {
         let text = std::str::from_utf8(config).map_err(|error| file(path, error))?;
         memory::check("the adapter", (weights.len() as u64).saturating_mul(LOADED))?;
         let mut found = Found::new();
-        read_bytes(of_weights, weights, &mut found)?;
-        Self::of_parts(path, text, found)
+        let metadata = read_bytes(of_weights, weights, &mut found)?;
+        Self::of_parts(path, text, found, &metadata)
     }
 
-    fn of_parts(path: &Path, text: &str, found: Found) -> Result<Self, LocalModelError> {
+    fn of_parts(path: &Path, text: &str, found: Found, metadata: &Metadata) -> Result<Self, LocalModelError> {
         let config: Map<String, Value> =
             serde_json::from_str(text).map_err(|error| file(path, format!("no JSON object: {error}")))?;
         let (rank, alpha) = settings(&config)?;
@@ -164,7 +211,8 @@ impl AdapterFolder {
         }
         let targets = Targets::named(targets.iter().map(String::as_str))?;
         let base = config.get("base_model_name_or_path").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Ok(Self { settings: AdapterSettings { rank, alpha, targets, seed: 0 }, base, weights })
+        let beside = Base::read(metadata);
+        Ok(Self { settings: AdapterSettings { rank, alpha, targets, seed: 0 }, base, beside, weights })
     }
 
     /// The adapter of a model. `base` is the name or path of its base model.
@@ -184,17 +232,33 @@ impl AdapterFolder {
         }
         let targets = Targets::named(weights.keys().filter_map(|name| name.split('.').rev().nth(2)))?;
         let settings = AdapterSettings { rank, alpha: scale * rank as f64, targets, seed: 0 };
-        Ok(Self { settings, base: base.to_owned(), weights })
+        Ok(Self { settings, base: base.to_owned(), beside: None, weights })
+    }
+
+    /// The same, which keeps the digest of the model's own weights and is refused beside others.
+    ///
+    /// # Errors
+    /// As [`AdapterFolder::of`].
+    pub fn bound(model: &HostDecoder, base: &str) -> Result<Self, LocalModelError> {
+        Ok(Self { beside: Base::of(model), ..Self::of(model, base)? })
     }
 
     /// Attaches it to a model. An adapter that the model already has is replaced.
     ///
     /// # Errors
-    /// The adapter belongs to another model: a weight is missing, has another shape, or has no projection here.
+    /// The adapter belongs to another model: it was written beside other weights, or a weight is missing, has another shape, or has no projection here.
     pub fn attach(&self, model: &HostDecoder) -> Result<HostDecoder, LocalModelError> {
-        let mut model = model.clone();
-        self.attach_to(&mut model, &|matrix: &HostMatrix| matrix.shape, &HostMatrix::clone)?;
-        Ok(model)
+        let mut adapted = model.clone();
+        self.attach_to(&mut adapted, &|matrix: &HostMatrix| matrix.shape, &HostMatrix::clone)?;
+        // Weights in another format are rounded to other numbers, so nobody can compare them.
+        if let Some(beside) = self.beside
+            && let Some(here) = Base::of(model).filter(|here| here.dtype == beside.dtype)
+            && here != beside
+        {
+            let (there, here) = (beside.digest.short(), here.digest.short());
+            return Err(wrong(format!("it was written beside other weights: {there}, and these are {here}")));
+        }
+        Ok(adapted)
     }
 
     /// The same for weights of any kind: `shape` gives that of a projection, `[out, in]`, and `matrix` converts those of the adapter.
@@ -292,6 +356,7 @@ impl AdapterFolder {
         });
         put(CONFIG, format!("{config:#}\n").as_bytes())?;
         let named = self.weights.iter().map(|(name, one)| (format!("{PREFIX}{name}"), Weight::Matrix(one.clone())));
-        put(WEIGHTS, &serialised(&named.collect::<Vec<_>>(), Stored::F32)?)
+        let metadata = self.beside.map(|base| base.written()).unwrap_or_default();
+        put(WEIGHTS, &serialised_with(&named.collect::<Vec<_>>(), Stored::F32, metadata)?)
     }
 }

@@ -185,6 +185,32 @@ fn adapters_are_stored_in_the_folder_of_their_model_and_read_back() {
 }
 
 #[test]
+fn an_adapter_is_refused_beside_other_weights_of_the_same_shapes() {
+    let (config, host) = small();
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = AdapterFolder::bound(&settings().attach(&host).unwrap(), "base").unwrap();
+    adapter.write(folder.path()).unwrap();
+    let read = AdapterFolder::read(folder.path()).unwrap();
+    assert_eq!(read, adapter);
+    let other = initial(&config, 4);
+    for adapter in [&adapter, &read] {
+        adapter.attach(&host).unwrap();
+        let error = adapter.attach(&other).unwrap_err().to_string();
+        assert!(error.contains("it was written beside other weights: "), "{error}");
+        // Rounded to another format, its own weights have another digest, too.
+        adapter.attach(&host.kept_as(crate::Dtype::BF16).unwrap()).unwrap();
+        adapter.attach(&other.kept_as(crate::Dtype::Int8).unwrap()).unwrap();
+    }
+    // Equal adapters are equal files.
+    let bytes = || std::fs::read(folder.path().join("adapter_model.safetensors")).unwrap();
+    let first = bytes();
+    for _ in 0..8 {
+        adapter.write(folder.path()).unwrap();
+        assert_eq!(bytes(), first);
+    }
+}
+
+#[test]
 fn adapters_of_other_models_and_of_other_kinds_are_refused() {
     let (config, host) = small();
     let folder = tempfile::tempdir().unwrap();

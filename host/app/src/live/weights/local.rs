@@ -141,7 +141,7 @@ impl WeightsBackend for LocalBackend {
                 LearnedWeights::Whole { name: self.name.clone(), model: Box::new(ModelFolder { weights, ..model }) }
             }
             Some(_) => LearnedWeights::Adapter {
-                adapter: AdapterFolder::of(&weights, &self.folder.display().to_string())?,
+                adapter: AdapterFolder::bound(&weights, &self.folder.display().to_string())?,
                 base: start.base.parse().map_err(|_| unusable(&self.folder, "its digest cannot be read"))?,
             },
         };
