@@ -19,6 +19,7 @@ use super::sampler::{Drawn, Sampler};
 use super::scores::{self, Scored};
 use crate::{GrammarState, LocalModelError};
 use clawhost_core::Digest;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -380,10 +381,15 @@ impl Rounds {
                     continue;
                 }
             };
+            let mut drawing = Vec::new();
             for ((place, count), logits) in places.into_iter().zip(logits) {
                 let Some(one) = self.running.get_mut(place) else { continue };
                 one.next.drain(..count);
                 let is_last = one.next.is_empty();
+                if one.request.max_tokens > 0 && is_last {
+                    drawing.push((place, logits));
+                    continue;
+                }
                 if !logits.iter().all(|logit| logit.is_finite()) {
                     failed.insert(place, LocalModelError::Logits);
                     continue;
@@ -395,20 +401,21 @@ impl Rounds {
                     let logits = (logits.as_slice(), vocabulary);
                     one.scores.extend(scores::scores(logits, tokens, sampling.temperature, *alternatives));
                     drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = is_last);
-                } else if is_last {
-                    let mut token = match one.draw(&logits) {
-                        Ok(token) => token,
-                        Err(error) => {
-                            failed.insert(place, error);
-                            continue;
-                        }
-                    };
-                    token.alternatives = scores::alternatives(&logits, one.request.alternatives);
-                    one.next.push(token.token);
-                    one.stopped = one.watch.as_mut().is_some_and(|watch| watch(&token).is_break());
-                    one.drawn.push(token);
-                    drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = true);
                 }
+            }
+            for (place, token) in draw_all(&mut self.running, drawing) {
+                let Some(one) = self.running.get_mut(place) else { continue };
+                let token = match token {
+                    Ok(token) => token,
+                    Err(error) => {
+                        failed.insert(place, error);
+                        continue;
+                    }
+                };
+                one.next.push(token.token);
+                one.stopped = one.watch.as_mut().is_some_and(|watch| watch(&token).is_break());
+                one.drawn.push(token);
+                drawn.get_mut(place).into_iter().for_each(|drawn| *drawn = true);
             }
         }
         // Before the request that they waited for leaves: short answers end at once.
@@ -459,12 +466,37 @@ fn again(error: &LocalModelError) -> LocalModelError {
 /// Prompts of more tokens are cheaper to copy than to compute again.
 const WORTH_COPYING: usize = 8;
 
+/// Below this number of logits, threads cost more than they save.
+const WORTH_THREADS: usize = 1 << 12;
+
+/// Draws the next token of some requests, which are in the order of their places. Each has a sampler and a grammar of its own, so threads change nothing.
+fn draw_all(running: &mut [Running], drawing: Vec<(usize, Vec<f32>)>) -> Vec<(usize, Result<Drawn, LocalModelError>)> {
+    let logits: usize = drawing.iter().map(|(_, logits)| logits.len()).sum();
+    let mut drawing = drawing.into_iter().peekable();
+    let of_place = |(place, one)| Some((place, one, drawing.next_if(|(next, _)| *next == place)?.1));
+    let all: Vec<(usize, &mut Running, Vec<f32>)> = running.iter_mut().enumerate().filter_map(of_place).collect();
+    let draw = |(place, one, logits): (usize, &mut Running, Vec<f32>)| (place, one.draw(&logits));
+    match all.len() > 1 && logits >= WORTH_THREADS {
+        true => all.into_par_iter().map(draw).collect(),
+        false => all.into_iter().map(draw).collect(),
+    }
+}
+
 impl Running {
     /// Draws the next token, within the grammar.
     ///
     /// # Errors
-    /// No token of the vocabulary can follow, or the grammar reaches a limit.
+    /// A logit is not finite, no token of the vocabulary can follow, or the grammar reaches a limit.
     fn draw(&mut self, logits: &[f32]) -> Result<Drawn, LocalModelError> {
+        if !logits.iter().all(|logit| logit.is_finite()) {
+            return Err(LocalModelError::Logits);
+        }
+        let mut drawn = self.drawn_token(logits)?;
+        drawn.alternatives = scores::alternatives(logits, self.request.alternatives);
+        Ok(drawn)
+    }
+
+    fn drawn_token(&mut self, logits: &[f32]) -> Result<Drawn, LocalModelError> {
         let Some(grammar) = &mut self.grammar else { return Ok(self.sampler.draw(logits, None)) };
         let mask = grammar.mask()?;
         if mask.count() == 0 {
