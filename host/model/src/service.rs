@@ -145,6 +145,7 @@ impl<G: Generator> ChatModel<G> {
         mut pass_on: impl FnMut(&str) -> ControlFlow<()> + Send + 'static,
     ) -> Result<ModelResponse, LocalModelError> {
         let fields = RequestFields::of(request);
+        fields.check_answer()?;
         let mut sampling = Sampling {
             temperature: request.temperature.unwrap_or(self.chat_format.sampling.temperature),
             top_p: request.top_p.unwrap_or(self.chat_format.sampling.top_p),
@@ -170,7 +171,7 @@ impl<G: Generator> ChatModel<G> {
             seed: request.seed.unwrap_or(0),
             choice: prompt.tokens.len() as u64,
             max_tokens: request.max_tokens.max(1) as usize,
-            alternatives: 0,
+            alternatives: request.logprobs.unwrap_or(0).into(),
             end: self.chat_format.end.clone(),
             partition: request.partition,
         };
@@ -229,12 +230,16 @@ impl<G: Generator> ChatModel<G> {
     }
 
     /// The log-probabilities of the first `shown` tokens of an answer under the model, including those of the text of
-    /// calls. Alternatives are not recorded.
+    /// calls, with the most likely tokens at their places, if they were asked for.
     fn logprobs(&self, tokens: &[Drawn], shown: usize) -> Result<Vec<TokenLogprob>, LocalModelError> {
+        let text = |token: u32| self.chat_format.tokenizer.decode(&[token], true);
         let one = |drawn: &Drawn| {
-            let token = self.chat_format.tokenizer.decode(&[drawn.token], true)?;
-            let logprob = f64::from(drawn.logprob_model).min(0.0);
-            Ok(TokenLogprob { token, logprob, alternatives: Vec::new() })
+            let other = |(token, logprob): &(u32, f64)| Ok((text(*token)?, logprob.min(0.0)));
+            let alternatives = drawn.alternatives.iter().map(other).collect::<Result<_, LocalModelError>>()?;
+            // As exact as beside it, where the token is one of the alternatives.
+            let beside = drawn.alternatives.iter().find(|(token, _)| *token == drawn.token);
+            let logprob = beside.map_or_else(|| f64::from(drawn.logprob_model), |(_, logprob)| *logprob).min(0.0);
+            Ok(TokenLogprob { token: text(drawn.token)?, logprob, alternatives })
         };
         tokens.iter().take(shown).map(one).collect()
     }

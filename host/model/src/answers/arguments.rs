@@ -4,7 +4,7 @@ use crate::generate::Sampling;
 use crate::grammar::text::AnswerShape;
 use crate::tokens::TemplateArguments;
 use crate::{LocalModelError, TokenMask};
-use clawhost_core::ModelRequest;
+use clawhost_core::{ModelRequest, UnknownFields, escaped};
 use serde_json::{Map, Value};
 
 /// Largest penalty for presence or frequency, of both signs: the range of OpenAI's API.
@@ -13,12 +13,15 @@ const LARGEST_PENALTY: f64 = 2.0;
 const LARGEST_BIAS: f64 = 100.0;
 /// Most tokens with a bias: ten times what OpenAI's API takes.
 const MOST_BIASED: usize = 3_000;
+/// Characters of a field's name in an error.
+const SHOWN: usize = 60;
 /// Largest penalty for repetition. Those in use are below 2.
 const LARGEST_REPETITION: f64 = 10.0;
 
 /// What a request says in its further fields.
 #[derive(Debug, Default)]
 pub(crate) struct RequestFields {
+    dialect: String,
     fields: Map<String, Value>,
 }
 
@@ -29,7 +32,8 @@ fn wrong(name: &str, why: &str) -> LocalModelError {
 impl RequestFields {
     /// The further fields of a request, in whatever dialect it came.
     pub(crate) fn of(request: &ModelRequest) -> Self {
-        Self { fields: request.unknown.as_ref().map(|unknown| unknown.fields.clone()).unwrap_or_default() }
+        let unknown = request.unknown.clone();
+        unknown.map(|UnknownFields { dialect, fields }| Self { dialect, fields }).unwrap_or_default()
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
@@ -120,8 +124,18 @@ impl RequestFields {
         let outer =
             outer.map(|value| value.as_object().ok_or_else(|| wrong("structured_outputs", "must be an object")));
         let outer = outer.transpose()?;
+        const KINDS: [&str; 4] = ["json", "regex", "choice", "grammar"];
+        let other = outer
+            .and_then(|outer| outer.iter().find(|(name, value)| !KINDS.contains(&name.as_str()) && !value.is_null()));
+        if let Some((name, _)) = other {
+            let name = escaped(name, SHOWN);
+            return Err(wrong(
+                &format!("structured_outputs.{name}"),
+                "is not known; json, regex, choice and grammar are",
+            ));
+        }
         let mut found = Vec::new();
-        for kind in ["json", "regex", "choice", "grammar"] {
+        for kind in KINDS {
             let older = format!("guided_{kind}");
             let inner = outer.and_then(|outer| outer.get(kind)).filter(|value| !value.is_null());
             let Some(value) = inner.or_else(|| self.get(&older)) else { continue };
@@ -149,6 +163,34 @@ impl RequestFields {
         Ok(found.pop())
     }
 
+    /// Refuses what a client asks of its answer in words that its dialect does not have, or that no local model can give: without them the answer would be of
+    /// another kind.
+    ///
+    /// # Errors
+    /// There is such a field.
+    pub(crate) fn check_answer(&self) -> Result<(), LocalModelError> {
+        // In this dialect what was understood is in no further field, and the others refuse by themselves what they do not understand.
+        if self.dialect != "openai" {
+            return Ok(());
+        }
+        if self.get("response_format").is_some_and(|format| format.get("type").is_some()) {
+            return Err(wrong("response_format.type", "must be text, json_object or json_schema"));
+        }
+        if self.get("tool_choice").is_some() {
+            return Err(wrong(
+                "tool_choice",
+                "must be auto, none, required or a function, as an object with its type and name",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether an answer may have several calls: `parallel_tool_calls` of OpenAI's dialects, `disable_parallel_tool_use` of Anthropic's.
+    pub(crate) fn may_call_twice(&self) -> bool {
+        let disabled = self.get("tool_choice").and_then(|choice| choice.get("disable_parallel_tool_use")?.as_bool());
+        self.get("parallel_tool_calls").and_then(Value::as_bool).unwrap_or(true) && !disabled.unwrap_or(false)
+    }
+
     /// Whether the tool of this name is to be called with arguments of its schema alone: `strict` of OpenAI's dialect.
     pub(crate) fn is_strict(&self, tool: &str) -> bool {
         let tools = self.get("tools").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -164,7 +206,6 @@ impl RequestFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clawhost_core::UnknownFields;
     use serde_json::json;
 
     fn fields(value: Value) -> RequestFields {
@@ -199,6 +240,42 @@ mod tests {
         check(json!({ "logit_bias": [] }), "logit_bias must be an object of tokens");
         check(json!({ "logit_bias": { "4": 1 } }), "logit_bias has a token that is not below 4");
         check(json!({ "logit_bias": { "1": 101 } }), "logit_bias must have numbers from -100 to 100");
+    }
+
+    #[test]
+    fn what_is_asked_of_an_answer_and_not_understood_is_refused() {
+        let check = |value: Value, expect: &str| {
+            let fields = fields(value.clone());
+            let error = fields.check_answer().and_then(|()| fields.grammar()).unwrap_err();
+            assert_eq!(error.to_string(), expect, "{value}");
+        };
+        let format = "response_format.type must be text, json_object or json_schema";
+        check(json!({ "response_format": { "type": "foo" } }), format);
+        let choice = "tool_choice must be auto, none, required or a function, as an object with its type and name";
+        check(json!({ "tool_choice": "foo" }), choice);
+        check(json!({ "tool_choice": { "type": "allowed_tools" } }), choice);
+        check(json!({ "tool_choice": { "type": "any" } }), choice);
+        let unknown = "structured_outputs.choise is not known; json, regex, choice and grammar are";
+        check(json!({ "structured_outputs": { "choise": ["x"] } }), unknown);
+        for right in [
+            json!({}),
+            json!({ "response_format": { "json_schema": { "description": "a city" } } }),
+            json!({ "structured_outputs": { "regex": "a", "grammar": null, "backend": null } }),
+        ] {
+            fields(right.clone()).check_answer().unwrap_or_else(|error| panic!("{right}: {error}"));
+            fields(right.clone()).grammar().unwrap_or_else(|error| panic!("{right}: {error}"));
+        }
+        let own = json!({ "tool_choice": { "type": "any", "disable_parallel_tool_use": true } });
+        RequestFields { dialect: "anthropic".to_owned(), ..fields(own) }.check_answer().unwrap();
+    }
+
+    #[test]
+    fn both_dialects_can_ask_for_one_call() {
+        let check = |value: Value, expect: bool| assert_eq!(fields(value.clone()).may_call_twice(), expect, "{value}");
+        check(json!({}), true);
+        check(json!({ "parallel_tool_calls": true }), true);
+        check(json!({ "parallel_tool_calls": false }), false);
+        check(json!({ "tool_choice": { "type": "any", "disable_parallel_tool_use": true } }), false);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl AnswerFormat {
             CallFormat::Hermes => &[hermes::CALL, hermes::END],
             CallFormat::Llama => &[llama::TAG],
             CallFormat::MistralList => &[mistral::CALLS],
-            CallFormat::MistralNamed => &[mistral::CALLS, mistral::ARGUMENTS],
+            CallFormat::MistralNamed => &[mistral::CALLS, mistral::CALL_ID, mistral::ARGUMENTS],
         };
         let reasoning = self.reasoning.iter().flat_map(|marks| [marks.open, marks.close]);
         calls.iter().copied().chain(reasoning).collect()

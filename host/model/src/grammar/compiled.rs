@@ -16,9 +16,12 @@ const SHOWN: usize = 400;
 
 fn wrong(why: impl fmt::Display) -> LocalModelError {
     let why = why.to_string();
-    // What the library adds in place of the state of its parser.
-    let why = why.split("\n<non-verbose/>").next().unwrap_or_default().trim_end();
-    LocalModelError::Grammar(escaped(why, SHOWN))
+    // Further lines show the grammar, which may not be what the user wrote, except for what is wrong with a regular expression.
+    let mut lines = why.split("\n<non-verbose/>").next().unwrap_or_default().lines();
+    let first = lines.next().unwrap_or_default().trim_end();
+    let detail = lines.find_map(|line| line.trim().strip_prefix("error: "));
+    let why = detail.map_or_else(|| first.to_owned(), |detail| format!("{first} {detail}"));
+    LocalModelError::Grammar(escaped(&why, SHOWN))
 }
 
 /// Compiles grammars for the vocabulary of a model, and keeps the latest ones.

@@ -87,8 +87,10 @@ pub(crate) fn of_request(
     control: &BTreeMap<String, u32>,
     prompt: &str,
 ) -> Result<Option<String>, LocalModelError> {
+    let own = fields.grammar()?;
+    let has_own = own.is_some();
     let wanted = match &request.response_format {
-        _ if fields.grammar()?.is_some() => fields.grammar()?,
+        _ if has_own => own,
         None => None,
         Some(ResponseFormat::JsonObject) => Some(AnswerShape::Json(json!({ "type": "object" }))),
         Some(ResponseFormat::JsonSchema { schema, .. }) => Some(AnswerShape::Json(schema.clone())),
@@ -103,9 +105,14 @@ pub(crate) fn of_request(
         let why = "tool_choice asks for a call, and there is no such tool among the tools";
         return Err(LocalModelError::Request(why.to_owned()));
     }
+    if must_call && has_own {
+        let why = "tool_choice asks for a call, and structured_outputs for another answer; leave one of them out";
+        return Err(LocalModelError::Request(why.to_owned()));
+    }
     let is_strict = called.iter().any(|tool| fields.is_strict(&tool.name));
     let mut rules = String::new();
-    let most = if matches!(request.tool_choice, ToolChoice::Tool(_)) { 1 } else { MOST_CALLS };
+    let is_one = matches!(request.tool_choice, ToolChoice::Tool(_)) || !fields.may_call_twice();
+    let most = if is_one { 1 } else { MOST_CALLS };
     let answer = match wanted {
         _ if must_call => calls(&called, format, control, most, &mut rules).whole(),
         None if is_strict => calls(&called, format, control, most, &mut rules).or_text(format, control, &mut rules),
@@ -329,6 +336,10 @@ mod tests {
         let case = Case { template: "[TOOL_CALLS][ARGS]", request: request.clone(), ..Case::default() };
         let named = r#"[TOOL_CALLS]weather[ARGS]{"city": "Rome"}"#;
         check(&case, &[named, &format!("{named}[TOOL_CALLS]time[ARGS]{{}}")], &["[TOOL_CALLS]", "weather"]);
+        let fields = serde_json::Map::from_iter([("parallel_tool_calls".to_owned(), false.into())]);
+        let unknown = Some(UnknownFields { dialect: "openai".into(), fields });
+        let single = ModelRequest { unknown, ..request.clone() };
+        check(&Case { request: single, ..Case::default() }, &[&block], &[&two]);
         let only = ModelRequest { tool_choice: ToolChoice::Tool("time".into()), ..request };
         let time = format!("<tool_call>\n{}\n</tool_call>", time("arguments"));
         check(&Case { request: only, ..Case::default() }, &[&time], &[&block, &format!("{time}\n{time}")]);

@@ -4,7 +4,8 @@ use super::{ChatModel, Overlong, WRITTEN, offered};
 use crate::LocalModelError;
 use crate::answers::RequestFields;
 use crate::generate::Generator;
-use clawhost_core::{Digest, Message, ModelRequest, Role};
+use clawhost_core::{Digest, Message, ModelRequest, Part, Role};
+use serde_json::{Map, Value};
 use std::sync::PoisonError;
 
 pub(super) fn conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Digest {
@@ -58,6 +59,7 @@ impl<G: Generator> ChatModel<G> {
     }
 
     fn whole_prompt(&self, messages: &[Message], request: &ModelRequest) -> Result<Prompt, LocalModelError> {
+        messages.iter().flat_map(|message| &message.parts).try_for_each(is_text)?;
         let arguments = RequestFields::of(request).template(&self.chat_format.arguments)?;
         let text = self.chat_format.template.render(messages, offered(request), &arguments)?;
         let answered = messages.iter().rposition(|message| message.role == Role::Assistant);
@@ -75,10 +77,54 @@ impl<G: Generator> ChatModel<G> {
     }
 }
 
+/// Blocks of clients that a model of text cannot read. As text they would be long and without meaning.
+const NO_TEXT: [&str; 10] = [
+    "image",
+    "image_url",
+    "input_image",
+    "audio",
+    "input_audio",
+    "video",
+    "video_url",
+    "file",
+    "input_file",
+    "document",
+];
+
+/// Refuses a part that no model of text can read.
+fn is_text(part: &Part) -> Result<(), LocalModelError> {
+    let Part::Other(text) = part else { return Ok(()) };
+    // A block stands in the field of its dialect.
+    let kept = serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
+    let mut kinds = kept.values().filter_map(|block| block.get("type")?.as_str());
+    match kinds.find(|kind| NO_TEXT.contains(kind)) {
+        None => Ok(()),
+        Some(kind) => Err(LocalModelError::Request(format!(
+            "messages: a part has the type {kind}, and this model reads text alone"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clawhost_core::Origin;
+
+    #[test]
+    fn parts_that_are_no_text_are_refused() {
+        let image = r#"{"openai":{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}}"#;
+        let error = is_text(&Part::Other(image.into())).unwrap_err().to_string();
+        assert_eq!(error, "messages: a part has the type image_url, and this model reads text alone");
+        for text in [
+            r#"{"anthropic":{"type":"thinking","thinking":"Hm."}}"#,
+            r#"{"openai":{"type":"refusal","refusal":"No."}}"#,
+            "any text",
+            "{}",
+        ] {
+            is_text(&Part::Other(text.into())).unwrap();
+        }
+        is_text(&Part::Text(image.into())).unwrap();
+    }
 
     fn said(role: Role, text: &str) -> Message {
         Message::text(role, Origin::Host, text)

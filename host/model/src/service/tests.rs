@@ -122,7 +122,7 @@ fn a_demonstration_beyond_the_context_is_truncated_like_any_answer() {
 #[tokio::test]
 async fn a_streamed_answer_equals_the_unstreamed_one() {
     let model = qwen();
-    let plain = ModelRequest { logprobs: Some(0), ..asked(vec![said(Role::User, "Hi")], vec![]) };
+    let plain = ModelRequest { logprobs: Some(2), ..asked(vec![said(Role::User, "Hi")], vec![]) };
     for request in [plain.clone(), ModelRequest { tools: vec![tool()], ..plain }] {
         let mut heard = String::new();
         let mut logprobs = Vec::new();
@@ -139,7 +139,7 @@ async fn a_streamed_answer_equals_the_unstreamed_one() {
         assert_eq!(heard, streamed.message.plain_text());
         assert_eq!((logprobs.len(), &logprobs), (streamed.logprobs.len(), &streamed.logprobs));
         assert!(heard.is_empty() || !logprobs.is_empty());
-        assert!(logprobs.iter().all(|token| token.logprob <= 0.0));
+        assert!(logprobs.iter().all(|token| token.logprob <= 0.0 && token.alternatives.len() == 2));
     }
     let stopped = model.stream(&asked(vec![said(Role::User, "Hi")], vec![]), &mut |_| ControlFlow::Break(())).await;
     assert_eq!(stopped.unwrap_err(), ModelError::Stopped);

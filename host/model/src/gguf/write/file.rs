@@ -89,6 +89,9 @@ impl Values {
 /// The file cannot be written, or a value is too large for the format of its tensor.
 pub(super) fn write(path: &Path, values: &Values, tensors: &[Tensor]) -> Result<(), LocalModelError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| file(folder, error))?;
+    }
     let beside = path.with_file_name(format!(".{name}.new"));
     let written = write_beside(&beside, values, tensors)
         .and_then(|()| std::fs::rename(&beside, path).map_err(|error| file(path, error)));
