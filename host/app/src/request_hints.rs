@@ -28,6 +28,13 @@ impl RequestError {
             Self::WhichModel { .. } => vec![Hint::change("model")],
             Self::NotConfigured { .. } => vec![Hint::command("config show", "shows the keys that are set")],
             Self::PlaybookBusy { .. } => vec![Hint::change("playbook")],
+            // What follows a folder is options, if all of it is.
+            Self::NoModelFolder { folder } if folder.contains('?') => {
+                vec![Hint::outside("options behind a folder are dtype=FORMAT and arg.NAME=VALUE, with & between them")]
+            }
+            Self::NoModelFolder { folder } if folder.starts_with("local:") => {
+                vec![Hint::outside("leave out `local:`, a folder is named here")]
+            }
             Self::NoModelFolder { .. } => vec![Hint::command("model init DIR", "makes a tiny one")],
             Self::ModelFolder { error, .. } => error.hints(),
             Self::SystemPromptUnsupported { .. } => {

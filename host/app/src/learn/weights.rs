@@ -171,7 +171,7 @@ impl LearningModel {
         found.sampling = wanted;
         let folder = weights.teacher.as_deref().filter(|_| weights.teacher_endpoint().is_none());
         let teacher = folder.map(|place| local_teacher(&machine.model_folder(place)?, &found, machine, events));
-        let teacher = teacher.transpose()?;
+        let teacher = teacher.transpose().map_err(|error| error.of_option(Key::Teacher))?;
         let before = model.engine().current().digest;
         Ok(Some(Self { found, settings, alias, teacher, model, before, weights: Arc::new(Mutex::new(layer)) }))
     }

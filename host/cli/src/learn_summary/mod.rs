@@ -20,7 +20,7 @@ use clawhost_app::plot::smoothed;
 use clawhost_app::routers::RouterUse;
 use clawhost_app::{Learned, learning_iterations, time};
 use clawhost_core::{escaped, thousands};
-use clawhost_learning::{LearnReport, Outcome};
+use clawhost_learning::{IterationReport, LearnReport, Outcome};
 use serde_json::json;
 use std::io::Write as _;
 
@@ -37,9 +37,15 @@ pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
 
 /// The mean reward of every batch, if it never differed: such rewards teach nothing. `None` also for a single batch.
 fn constant(report: &LearnReport) -> Option<f64> {
-    let rewards: Vec<f64> = report.iterations.iter().filter_map(|iteration| iteration.reward).collect();
+    // Of what was played first, and of what weights learned from: groups without variance were played anew.
+    let learned = |iteration: &IterationReport| iteration.metrics().get("weights.reward_mean").copied();
+    let both =
+        |iteration: &IterationReport| [iteration.reward, learned(iteration)].into_iter().flatten().collect::<Vec<_>>();
+    let rewards: Vec<f64> = report.iterations.iter().flat_map(both).collect();
     let (first, rest) = rewards.split_first()?;
-    (!rest.is_empty() && rest.iter().all(|reward| reward == first)).then_some(*first)
+    let batches = report.iterations.iter().filter(|iteration| iteration.reward.is_some()).count();
+    // The means of one constant over several numbers of episodes differ by rounding.
+    (batches > 1 && rest.iter().all(|reward| (reward - first).abs() < 1e-9)).then_some(*first)
 }
 
 /// The text for people. `play` is the command that plays with the learned model.

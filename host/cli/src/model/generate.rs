@@ -11,9 +11,12 @@ use clawhost_app::local_models::{
     TextSink,
 };
 use clawhost_app::{AppError, RequestError};
+use clawhost_core::counted;
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Largest file of a schema or a grammar in bytes: what a grammar may have.
 const SHAPE_BYTES: u64 = 512 << 10;
@@ -34,6 +37,15 @@ fn show(text: &str) {
     let mut out = crate::terminal::stdout();
     // If the output is closed, the final write reports it.
     let _ = write!(out, "{}", harmless(text)).and_then(|()| out.flush());
+}
+
+/// Says that an answer within a grammar was cut off: it is no whole one.
+fn note_cut(answers: &[GeneratedText], has_shape: bool) -> std::io::Result<()> {
+    let cut = answers.iter().filter(|answer| answer.finish == Finish::Length).count() as u64;
+    if !has_shape || cut == 0 {
+        return Ok(());
+    }
+    writeln!(crate::terminal::stderr(), "note: {} cut off, and not whole; raise --max-tokens", counted(cut, "answer"))
 }
 
 fn sample(answer: &GeneratedText) -> serde_json::Value {
@@ -92,9 +104,21 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
         ..usual
     };
     let models = settings(context, sampling.device)?;
-    let stream = (!context.json()).then(|| Box::new(show) as TextSink);
+    let begun = Arc::new(AtomicBool::new(false));
+    let stream = (!context.json()).then(|| {
+        let begun = begun.clone();
+        Box::new(move |text: &str| {
+            begun.store(begun.load(Relaxed) || !text.is_empty(), Relaxed);
+            show(text);
+        }) as TextSink
+    });
     let generated = tokio::select! {
-        generated = generator.generate(&request, &models, &events, stream) => generated?,
+        generated = generator.generate(&request, &models, &events, stream) => generated.inspect_err(|_| {
+            // The error has a line of its own.
+            if begun.load(Relaxed) {
+                show("\n");
+            }
+        })?,
         _ = tokio::signal::ctrl_c() => return Ok(Exit::Interrupted),
     };
     let GeneratedTexts { prompt_tokens, answers, weights, grammar } = generated;
@@ -113,5 +137,6 @@ pub(super) async fn generate(context: &Context, arguments: &GenerateArgs) -> any
             writeln!(out, "{}", harmless(answer.text.get(answer.streamed..).unwrap_or_default()))?;
         }
     }
+    note_cut(&answers, request.shape.is_some())?;
     Ok(Exit::Ok)
 }

@@ -4,7 +4,7 @@ use crate::args::{MachineArgs, flag};
 use crate::context::Context;
 use crate::words::Words;
 use clawhost_app::Learned;
-use clawhost_run_config::{Key, RunSpecPatch, Value};
+use clawhost_run_config::{Key, LocalModelText, RunSpecPatch, Value};
 
 /// The command. `None`: no weights were learned. `said` has the options of the run.
 pub(crate) fn command(
@@ -21,7 +21,8 @@ pub(crate) fn command(
     };
     let mut words = Words::of("run");
     words.word(plugin);
-    words.option(&flag(Key::Model), &last.display().to_string());
+    let options = LocalModelText::of(&spec.policy.model).map_or("", |text| text.options);
+    words.option(&flag(Key::Model), &format!("{}{options}", last.display()));
     for key in [Key::Mix, Key::Rewards, Key::Grants, Key::SystemPrompt, Key::SystemPromptFile] {
         words.said(said, key);
     }

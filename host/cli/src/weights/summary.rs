@@ -18,8 +18,10 @@ pub(crate) fn weights(report: &IterationReport) -> Option<String> {
         0 => String::new(),
         groups => format!("({} played anew)  ", counted(groups, "group")),
     };
+    // Of the groups that were played first.
+    let first = if rollout.refilled_groups > 0 { " at first" } else { "" };
     let without_variance =
-        rollout.zero_variance_share.map(|share| format!("  without variance {:.0} %", 100.0 * share));
+        rollout.zero_variance_share.map(|share| format!("  without variance{first} {:.0} %", 100.0 * share));
     let share = metric("truncation_share").filter(|share| *share > 0.0);
     let cut_off = share.map(|share| format!("  cut off {:.0} %", 100.0 * share));
     let validated = weights.validation.map(|reward| format!("  validation {reward:.3}"));
