@@ -3,7 +3,7 @@
 use crate::chat_folder::JSON_BYTES;
 use crate::stored_tensors::{Format, StoredTensors};
 use crate::{HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -142,39 +142,94 @@ pub(crate) fn read(
     StoredTensors::open(&shards(folder)?.0)?.read(config, dtype)
 }
 
-/// One safetensors file. Equal weights give equal bytes.
+/// One safetensors file with this metadata. Equal weights give equal bytes.
 pub(crate) fn serialised(
-    weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
-    stored: Stored,
-) -> Result<Vec<u8>, LocalModelError> {
-    serialised_with(weights, stored, Metadata::new())
-}
-
-/// The same with metadata.
-pub(crate) fn serialised_with(
     weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
     stored: Stored,
     mut metadata: Metadata,
 ) -> Result<Vec<u8>, LocalModelError> {
-    let mut plain: BTreeMap<&str, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
-    for (name, weight) in weights {
-        let (shape, values) = match weight {
-            Weight::Matrix(matrix) => (matrix.shape.to_vec(), matrix.values()),
-            Weight::Vector(values) => (vec![values.len()], Cow::Borrowed(&values[..])),
-        };
-        plain.insert(name, (shape, stored.bytes(name, &values)?));
-    }
-    let wrong = |error: safetensors::SafeTensorError| LocalModelError::Checkpoint(error.to_string());
-    let views = plain
-        .iter()
-        .map(|(name, (shape, bytes))| Ok((*name, TensorView::new(stored.kind(), shape.clone(), bytes)?)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(wrong)?;
-    // Without it transformers refuses the file.
-    metadata.insert("format".to_owned(), "pt".to_owned());
-    let mut bytes = safetensors::serialize(views, Some(metadata)).map_err(wrong)?;
+    metadata.insert(FORMAT.0.to_owned(), FORMAT.1.to_owned());
+    let mut bytes = safetensors::serialize(tensors(weights, stored)?, Some(metadata))
+        .map_err(|error| LocalModelError::Checkpoint(error.to_string()))?;
     sort_metadata(&mut bytes);
     Ok(bytes)
+}
+
+/// Writes one safetensors file, a weight at a time: a model in f32 may be larger than the memory that is left beside it.
+fn write_file(
+    path: &Path,
+    weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
+    stored: Stored,
+) -> Result<(), LocalModelError> {
+    let metadata = Metadata::from([(FORMAT.0.to_owned(), FORMAT.1.to_owned())]);
+    safetensors::serialize_to_file(tensors(weights, stored)?, Some(metadata), path)
+        .map_err(|error| file(path, error.to_string()))
+}
+
+/// Without it transformers refuses a file.
+const FORMAT: (&str, &str) = ("format", "pt");
+
+/// A weight whose bytes are computed when they are written.
+struct Tensor<'a> {
+    name: &'a str,
+    weight: &'a Weight<HostMatrix, Arc<[f32]>>,
+    shape: Vec<usize>,
+    stored: Stored,
+}
+
+impl Tensor<'_> {
+    fn bytes(&self) -> Result<Vec<u8>, LocalModelError> {
+        let values = match self.weight {
+            Weight::Matrix(matrix) => matrix.values(),
+            Weight::Vector(values) => Cow::Borrowed(&values[..]),
+        };
+        self.stored.bytes(self.name, &values)
+    }
+}
+
+impl View for Tensor<'_> {
+    fn dtype(&self) -> Dtype {
+        self.stored.kind()
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        // Checked before: see `tensors`.
+        self.bytes().unwrap_or_default().into()
+    }
+
+    fn data_len(&self) -> usize {
+        let width = if self.stored == Stored::F32 { 4 } else { 2 };
+        self.shape.iter().product::<usize>() * width
+    }
+}
+
+/// Weights as the library writes them.
+///
+/// # Errors
+/// A value is too large for half precision.
+fn tensors(
+    weights: &[(String, Weight<HostMatrix, Arc<[f32]>>)],
+    stored: Stored,
+) -> Result<Vec<(&str, Tensor<'_>)>, LocalModelError> {
+    let mut all = Vec::with_capacity(weights.len());
+    for (name, weight) in weights {
+        let shape = match weight {
+            Weight::Matrix(matrix) => matrix.shape.to_vec(),
+            Weight::Vector(values) => vec![values.len()],
+        };
+        let tensor = Tensor { name, weight, shape, stored };
+        if stored == Stored::F16 {
+            tensor.bytes()?;
+        }
+        all.push((name.as_str(), tensor));
+    }
+    // In the order of their names, as a file is read.
+    all.sort_by_key(|(name, _)| *name);
+    Ok(all)
 }
 
 /// Sorts the metadata in the header of a file. The library writes them in the order of a hash map, another one in each process.
@@ -222,7 +277,7 @@ pub(crate) fn write(
         std::fs::write(&path, bytes).map_err(|error| file(&path, error))
     };
     if let [only] = shards.as_slice() {
-        put(WEIGHTS, &serialised(only, stored)?)?;
+        write_file(&folder.join(WEIGHTS), only, stored)?;
         // An old index of shards would take precedence.
         return match std::fs::remove_file(folder.join(INDEX)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file(&folder.join(INDEX), error)),
@@ -233,7 +288,7 @@ pub(crate) fn write(
     let mut map = serde_json::Map::new();
     for (number, shard) in (1..).zip(&shards) {
         let name: String = format!("model-{number:05}-of-{count:05}.safetensors");
-        put(&name, &serialised(shard, stored)?)?;
+        write_file(&folder.join(&name), shard, stored)?;
         map.extend(shard.iter().map(|(weight, _)| (weight.clone(), json!(name))));
     }
     let index = json!({ "metadata": { "total_size": total }, "weight_map": map });

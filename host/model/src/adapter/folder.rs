@@ -4,7 +4,7 @@ use super::{AdapterSettings, Targets};
 use crate::chat_folder::JSON_BYTES;
 use crate::folder::ADAPTER;
 use crate::host_weights::little_endian;
-use crate::weight_files::{Found, LOADED, Metadata, Stored, file, read_bytes, read_file, serialised_with};
+use crate::weight_files::{Found, LOADED, Metadata, Stored, file, read_bytes, read_file, serialised};
 use crate::{Decoder, Dtype, HostDecoder, HostMatrix, LocalModelError, LowRank, Weight, digest, memory};
 use clawhost_core::Digest;
 use serde_json::{Map, Value, json};
@@ -357,6 +357,6 @@ impl AdapterFolder {
         put(CONFIG, format!("{config:#}\n").as_bytes())?;
         let named = self.weights.iter().map(|(name, one)| (format!("{PREFIX}{name}"), Weight::Matrix(one.clone())));
         let metadata = self.beside.map(|base| base.written()).unwrap_or_default();
-        put(WEIGHTS, &serialised_with(&named.collect::<Vec<_>>(), Stored::F32, metadata)?)
+        put(WEIGHTS, &serialised(&named.collect::<Vec<_>>(), Stored::F32, metadata)?)
     }
 }
