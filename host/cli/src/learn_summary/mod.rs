@@ -27,6 +27,9 @@ use std::io::Write as _;
 /// The curve is smoothed over this share of the iterations.
 const SMOOTHING: usize = 20;
 
+/// The means of one constant over several numbers of episodes differ by less.
+const ROUNDING: f64 = 1e-9;
+
 /// The smoothed rewards of all iterations that have one.
 pub(crate) fn curve(report: &LearnReport) -> Vec<(f64, f64)> {
     let scored = report.iterations.iter().filter_map(|one| Some((one.iteration as f64, one.reward?)));
@@ -44,8 +47,7 @@ fn constant(report: &LearnReport) -> Option<f64> {
     let rewards: Vec<f64> = report.iterations.iter().flat_map(both).collect();
     let (first, rest) = rewards.split_first()?;
     let batches = report.iterations.iter().filter(|iteration| iteration.reward.is_some()).count();
-    // The means of one constant over several numbers of episodes differ by rounding.
-    (batches > 1 && rest.iter().all(|reward| (reward - first).abs() < 1e-9)).then_some(*first)
+    (batches > 1 && rest.iter().all(|reward| (reward - first).abs() < ROUNDING)).then_some(*first)
 }
 
 /// The text for people. `play` is the command that plays with the learned model.
