@@ -162,8 +162,12 @@ fn write_file(
     stored: Stored,
 ) -> Result<(), LocalModelError> {
     let metadata = Metadata::from([(FORMAT.0.to_owned(), FORMAT.1.to_owned())]);
+    // The library replaces the file by one that its owner alone may read. This one has the permissions of other files, or those that it had.
+    let opened = std::fs::File::options().append(true).create(true).open(path);
+    let permissions = opened.and_then(|opened| opened.metadata()).map_err(|error| file(path, error))?.permissions();
     safetensors::serialize_to_file(tensors(weights, stored)?, Some(metadata), path)
-        .map_err(|error| file(path, error.to_string()))
+        .map_err(|error| file(path, error.to_string()))?;
+    std::fs::set_permissions(path, permissions).map_err(|error| file(path, error))
 }
 
 /// Without it transformers refuses a file.

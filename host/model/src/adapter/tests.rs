@@ -178,6 +178,8 @@ fn adapters_are_stored_in_the_folder_of_their_model_and_read_back() {
     let tiny = TinyModel::default().make().unwrap();
     let with = ModelFolder { weights: settings().attach(&tiny.weights).unwrap(), ..tiny };
     with.write(folder.path()).unwrap();
+    let permissions = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions();
+    assert_eq!(permissions("model.safetensors"), permissions("config.json"), "one group of readers");
     assert_eq!(
         digest(&ModelFolder::read(folder.path(), &crate::tokens::TextHost::InProcess).unwrap().weights),
         digest(&with.weights)
