@@ -25,7 +25,8 @@ mod unpacked;
 pub(crate) mod tests;
 
 /// The class of this processor: its architecture, and the vector instructions that are used of it. Bits are equal on processors of one class;
-/// on others nobody has compared them. AVX2 and AVX-512 are one class: tests compare what they compute.
+/// on others nobody has compared them. AVX2 and AVX-512 are one class: on a processor that
+/// has both, a test compares what they compute.
 pub fn processor_class() -> String {
     let used = format!("{:?}", pulp::Arch::new()).to_lowercase();
     let used = match used.split('(').next().unwrap_or_default() {

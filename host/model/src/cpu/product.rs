@@ -149,7 +149,7 @@ pub(super) struct Rows<'a, const R: usize> {
     inputs: usize,
 }
 
-/// Outputs from which on rows are packed: each value is then read for more than sixteen vectors.
+/// Outputs from which on rows are packed: each value is then read for sixteen vectors or more.
 const WORTH_PACKING: usize = 256;
 
 impl<'a, const R: usize> Rows<'a, R> {
