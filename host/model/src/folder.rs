@@ -104,12 +104,13 @@ impl ModelFolder {
         })
     }
 
-    /// Writes a folder that transformers reads, in f32 and one file. Files of the same names are overwritten.
+    /// Writes a folder that transformers reads, in one file and in the shortest format that holds the weights unchanged. Files of the same names are
+    /// overwritten.
     ///
     /// # Errors
     /// The folder cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), LocalModelError> {
-        self.write_as(folder, Stored::F32, None)
+        self.write_as(folder, Stored::lossless(&self.weights), None)
     }
 
     /// The same, with weights rounded to `stored`, in files of at most `shard` bytes. An adapter is written to a
@@ -143,7 +144,9 @@ impl ModelFolder {
         weight_files::write(folder, &self.weights, stored, shard)?;
         match self.weights.has_adapter() {
             // Rounded weights are others than those that are here.
-            true if stored == Stored::F32 => AdapterFolder::bound(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
+            true if [Stored::F32, Stored::lossless(&self.weights)].contains(&stored) => {
+                AdapterFolder::bound(&self.weights, BASE)?.write(&folder.join(ADAPTER))
+            }
             true => AdapterFolder::of(&self.weights, BASE)?.write(&folder.join(ADAPTER)),
             false => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
 use crate::chat_folder::JSON_BYTES;
+use crate::host_weights::little_endian;
 use crate::stored_tensors::{Format, StoredTensors};
 use crate::{HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
@@ -47,28 +48,56 @@ impl Stored {
         }
     }
 
+    /// The shortest format that holds the weights of a model unchanged, without its adapters: half of f32 for a model that is kept in 16 bits.
+    pub(crate) fn lossless(model: &HostDecoder) -> Self {
+        let holds = |stored: Self, dtype: crate::Dtype| {
+            model.without_adapters().weights().iter().all(|(_, weight)| match weight {
+                Weight::Matrix(matrix) => matrix.dtype() == dtype,
+                Weight::Vector(values) => values.iter().all(|value| stored.rounded(*value) == *value),
+            })
+        };
+        match () {
+            () if holds(Self::BF16, crate::Dtype::BF16) => Self::BF16,
+            () if holds(Self::F16, crate::Dtype::F16) => Self::F16,
+            () => Self::F32,
+        }
+    }
+
+    /// What is read of a written value.
+    fn rounded(self, value: f32) -> f32 {
+        match self {
+            Self::F32 => value,
+            Self::F16 => half::f16::from_f32(value).to_f32(),
+            Self::BF16 => half::bf16::from_f32(value).to_f32(),
+        }
+    }
+
     /// The values as bytes.
     ///
     /// # Errors
     /// A value is too large for half precision.
     pub(crate) fn bytes(self, name: &str, values: &[f32]) -> Result<Vec<u8>, LocalModelError> {
-        Ok(match self {
-            Self::F32 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
-            Self::BF16 => values.iter().flat_map(|value| half::bf16::from_f32(*value).to_le_bytes()).collect(),
-            Self::F16 => {
-                let mut bytes = Vec::with_capacity(values.len() * 2);
-                for value in values {
-                    let half = half::f16::from_f32(*value);
-                    if !half.is_finite() {
-                        let why = format!("the weight {name} holds {value}, too large for f16; write bf16 or f32");
-                        return Err(LocalModelError::Config(why));
-                    }
-                    bytes.extend(half.to_le_bytes());
+        match self {
+            Self::F32 => Ok(little_endian(values)),
+            Self::BF16 => Ok(halves(values, |value| half::bf16::from_f32(value).to_le_bytes())),
+            Self::F16 => match values.iter().find(|value| !self.rounded(**value).is_finite()) {
+                Some(value) => {
+                    let why = format!("the weight {name} holds {value}, too large for f16; write bf16 or f32");
+                    Err(LocalModelError::Config(why))
                 }
-                bytes
-            }
-        })
+                None => Ok(halves(values, |value| half::f16::from_f32(value).to_le_bytes())),
+            },
+        }
     }
+}
+
+/// Values as two bytes each.
+fn halves(values: &[f32], bytes: impl Fn(f32) -> [u8; 2]) -> Vec<u8> {
+    let mut written = vec![0; values.len() * 2];
+    for (to, value) in written.as_chunks_mut::<2>().0.iter_mut().zip(values) {
+        *to = bytes(*value);
+    }
+    written
 }
 
 /// The files that hold weights, and their index, if there is one.

@@ -5,7 +5,7 @@ use crate::cpu::{CpuModel, Work};
 use crate::device::ComputeDevice;
 use crate::train::{OptimizerSettings, Schedule, Sequence, TokenScores, Trained, Trainer, Wanted};
 use crate::{Architecture, HostDecoder, LearningSettings, LocalModelError, ModelConfig, ModelFolder, TinyModel};
-use crate::{cpu::tests::config, digest, initial};
+use crate::{Weight, cpu::tests::config, digest, initial};
 use clawhost_core::{Digest, EpisodeId, Llm, Message, ModelRequest, Origin, Role, StateId};
 use clawhost_learn::policy::{Generated, GeneratedSequence, PolicyGradient, Updates};
 use clawhost_learn::{Batch, Group, Layer, Member, Removed};
@@ -184,6 +184,43 @@ fn adapters_are_stored_in_the_folder_of_their_model_and_read_back() {
         digest(&ModelFolder::read(folder.path(), &crate::tokens::TextHost::InProcess).unwrap().weights),
         digest(&with.weights)
     );
+}
+
+#[test]
+fn a_model_is_written_in_the_shortest_format_that_holds_its_weights_unchanged() {
+    let check = |dtype: crate::Dtype, norm: f32, expect: (&str, usize)| {
+        let tiny = TinyModel::default().make().unwrap();
+        let mut weights = settings().attach(&tiny.weights.kept_as(dtype).unwrap()).unwrap();
+        let norms: Vec<f32> = vec![norm; weights.norm.len()];
+        weights.norm = norms.into();
+        let model = ModelFolder { weights, ..tiny };
+        let folder = tempfile::tempdir().unwrap();
+        model.write(folder.path()).unwrap();
+        let file = std::fs::read(folder.path().join("model.safetensors")).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&file).unwrap();
+        let values = |view: safetensors::tensor::TensorView<'_>| view.shape().iter().product::<usize>();
+        let [bytes, count] = tensors
+            .tensors()
+            .into_iter()
+            .fold([0, 0], |[bytes, count], (_, view)| [bytes + view.data().len(), count + values(view)]);
+        let config = std::fs::read_to_string(folder.path().join("config.json")).unwrap();
+        assert!(config.contains(&format!("\"{}\"", expect.0)), "{config}");
+        assert_eq!(bytes, count * expect.1);
+        let read = ModelFolder::read(folder.path(), &crate::tokens::TextHost::InProcess).unwrap().weights;
+        for ((name, one), (_, other)) in read.weights().into_iter().zip(model.weights.weights()) {
+            match (one, other) {
+                (Weight::Matrix(one), Weight::Matrix(other)) => assert_eq!(one.values(), other.values(), "{name}"),
+                (one, other) => assert_eq!(one, other, "{name}"),
+            }
+        }
+    };
+    check(crate::Dtype::F32, 1.0, ("float32", 4));
+    check(crate::Dtype::BF16, 1.0, ("bfloat16", 2));
+    check(crate::Dtype::F16, 1.0, ("float16", 2));
+    check(crate::Dtype::Int8, 1.0, ("float32", 4));
+    // Norms that 16 bits would round.
+    check(crate::Dtype::BF16, 1.000_1, ("float32", 4));
+    check(crate::Dtype::F16, 1e6, ("float32", 4));
 }
 
 #[test]
