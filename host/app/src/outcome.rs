@@ -77,8 +77,8 @@ pub struct LearnedWeights {
     pub is_adapter: bool,
     /// The run's own folder, with models, metrics and curves.
     pub out: PathBuf,
-    /// The folder of the latest model.
-    pub last: PathBuf,
+    /// The folder of the latest model. `None`: the run was cancelled before it learned anything.
+    pub last: Option<PathBuf>,
     /// The folder of the best model on validation tasks, if there is one.
     pub best: Option<PathBuf>,
     /// The name of the model in the table of the router that the policy names. `None`: the model is the policy.

@@ -293,14 +293,17 @@ fn finish(report: &LearnReport, lease: Box<dyn clawhost_core::Lease>) {
 }
 
 fn learned_weights(model: &LearningModel, out: PathBuf, recorder: &Recorder<'_>) -> LearnedWeights {
-    let best = CheckpointWriter::place(&out, CheckpointKind::Best);
+    let [last, best] = [CheckpointKind::Last, CheckpointKind::Best].map(|kind| {
+        let place = CheckpointWriter::place(&out, kind);
+        place.exists().then_some(place)
+    });
     LearnedWeights {
         before: model.before,
         after: model.digest(),
         is_adapter: model.is_adapter(),
-        last: CheckpointWriter::place(&out, CheckpointKind::Last),
+        last,
         // If an empty folder was created to resume the run, the earlier best weights are lost.
-        best: best.exists().then_some(best),
+        best,
         routed_as: model.alias().map(str::to_owned),
         samples: recorder.samples(),
         files: [METRICS, COMPLETIONS, curve::CURVE].into_iter().filter(|name| out.join(name).exists()).collect(),

@@ -6,14 +6,14 @@ use crate::words::Words;
 use clawhost_app::Learned;
 use clawhost_run_config::{Key, LocalModelText, RunSpecPatch, Value};
 
-/// The command. `None`: no weights were learned. `said` has the options of the run.
+/// The command. `None`: there are no learned weights. `said` has the options of the run.
 pub(crate) fn command(
     context: &Context,
     machine: &MachineArgs,
     learned: &Learned,
     said: &RunSpecPatch,
 ) -> Option<String> {
-    let last = &learned.weights.as_ref()?.last;
+    let last = learned.weights.as_ref()?.last.as_ref()?;
     let spec = &learned.spec;
     let plugin = match said.get(Key::Plugin) {
         Some((Value::Text(plugin), _)) => plugin.clone(),

@@ -98,7 +98,10 @@ pub(crate) fn files(
 ) -> std::io::Result<()> {
     let LearnedWeights { before, after, out: folder, last, best, files, .. } = weights;
     writeln!(out, "weights     {} (were {})", short(after), short(before))?;
-    writeln!(out, "last        {}", last.display())?;
+    match last {
+        Some(last) => writeln!(out, "last        {}", last.display())?,
+        None => writeln!(out, "last        not written: nothing was learned yet")?,
+    }
     let learned = report.weights();
     if let (Some(place), Some(best)) = (best, learned.and_then(|weights| weights.best.as_ref())) {
         let of = match best.iteration {
@@ -110,8 +113,8 @@ pub(crate) fn files(
     if let Some((start, last)) = learned.and_then(|weights| Some((weights.start?, weights.last?))) {
         writeln!(out, "validation  {start:.3} with the starting weights, {last:.3} with the last that were measured")?;
     }
-    if let Some(name) = &weights.routed_as {
-        let (name, place) = (escaped(name, 100), best.as_ref().unwrap_or(last).display());
+    if let (Some(name), Some(place)) = (&weights.routed_as, best.as_ref().or(last.as_ref())) {
+        let (name, place) = (escaped(name, 100), place.display());
         writeln!(out, "to serve    in the file of the router: models.{name}.model = \"local:{place}\"")?;
     }
     if let Some(play) = play.filter(|_| report.stopped.is_none()) {
@@ -152,6 +155,45 @@ mod tests {
         }
     }
 
+    fn report(iterations: Vec<IterationReport>) -> LearnReport {
+        LearnReport {
+            outcome: Outcome::NotMeasured,
+            evaluation: None,
+            learned: iterations.len() as u64,
+            iterations,
+            reached: 0,
+            layers: Vec::new(),
+            stopped: None,
+            failures: Vec::new(),
+            usage: Usage::default(),
+            content_root: Digest::of(b"content"),
+        }
+    }
+
+    #[test]
+    fn a_model_that_was_not_written_is_not_named() {
+        let check = |last: Option<&str>, expect: &[&str]| {
+            let weights = LearnedWeights {
+                before: Digest::of(b"weights"),
+                after: Digest::of(b"weights"),
+                is_adapter: true,
+                out: "run".into(),
+                last: last.map(Into::into),
+                best: None,
+                routed_as: Some("small".to_owned()),
+                samples: Vec::new(),
+                files: Vec::new(),
+            };
+            let mut out = Vec::new();
+            files(&mut out, &weights, &report(Vec::new()), None).unwrap();
+            let told = String::from_utf8(out).unwrap();
+            assert_eq!(told.lines().skip(1).collect::<Vec<_>>(), expect);
+        };
+        check(None, &["last        not written: nothing was learned yet"]);
+        let to_serve = "to serve    in the file of the router: models.small.model = \"local:run/last\"";
+        check(Some("run/last"), &["last        run/last", to_serve]);
+    }
+
     #[test]
     fn a_fall_and_signs_of_hacking_are_told_by_the_summary() {
         let suspicion = |watched: Watched, before, after| Suspicion {
@@ -166,22 +208,11 @@ mod tests {
             suspicions: suspicions.iter().map(|one| (*one).clone()).collect(),
             ..WeightsIteration::default()
         };
-        let report = LearnReport {
-            outcome: Outcome::NotMeasured,
-            evaluation: None,
-            iterations: vec![
-                iteration(1, suspicious(&[&length])),
-                iteration(2, suspicious(&[&length, &entropy])),
-                iteration(3, WeightsIteration { fall: Some("it fell".to_owned()), ..WeightsIteration::default() }),
-            ],
-            reached: 0,
-            learned: 3,
-            layers: Vec::new(),
-            stopped: None,
-            failures: Vec::new(),
-            usage: Usage::default(),
-            content_root: Digest::of(b"content"),
-        };
+        let report = report(vec![
+            iteration(1, suspicious(&[&length])),
+            iteration(2, suspicious(&[&length, &entropy])),
+            iteration(3, WeightsIteration { fall: Some("it fell".to_owned()), ..WeightsIteration::default() }),
+        ]);
         let mut out = Vec::new();
         batches(&mut out, &report).unwrap();
         let told = String::from_utf8(out).unwrap();

@@ -416,6 +416,11 @@ impl LearningStage for WeightsStage {
     }
 
     async fn finish(&mut self, context: &StageContext<'_>) -> Staged<()> {
+        let steps = self.state.warm_start.as_ref().map_or(0, |warm| warm.steps);
+        if context.cancel.is_requested() && context.iteration == 0 && steps == 0 {
+            // Nothing was learned, and writing a large model takes longer than people wait after Ctrl-C.
+            return Ok(());
+        }
         self.keep(CheckpointKind::Last, context).await
     }
 
