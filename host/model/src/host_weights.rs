@@ -87,6 +87,14 @@ impl HostMatrix {
         }
     }
 
+    /// The values of a matrix in 16 bits as the bytes of a file, row by row. `None`: it is kept in another format.
+    pub(crate) fn halves(&self) -> Option<Vec<u8>> {
+        match &self.kept {
+            Kept::Rows(_) => None,
+            Kept::Laid(laid) => laid.halves(),
+        }
+    }
+
     /// The same values as f32, row by row.
     #[must_use]
     pub(crate) fn in_rows(&self) -> Self {

@@ -1,9 +1,9 @@
 //! Weights in safetensors: one file, or shards with an index, in Hugging Face's layout.
 
 use crate::chat_folder::JSON_BYTES;
-use crate::host_weights::little_endian;
 use crate::stored_tensors::{Format, StoredTensors};
 use crate::{HostDecoder, HostMatrix, LocalModelError, ModelConfig, Weight, memory};
+use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -50,16 +50,22 @@ impl Stored {
 
     /// The shortest format that holds the weights of a model unchanged, without its adapters: half of f32 for a model that is kept in 16 bits.
     pub(crate) fn lossless(model: &HostDecoder) -> Self {
-        let holds = |stored: Self, dtype: crate::Dtype| {
-            model.without_adapters().weights().iter().all(|(_, weight)| match weight {
-                Weight::Matrix(matrix) => matrix.dtype() == dtype,
+        let weights = model.without_adapters().weights();
+        let holds = |stored: &Self| {
+            weights.iter().all(|(_, weight)| match weight {
+                Weight::Matrix(matrix) => matrix.dtype() == stored.dtype(),
                 Weight::Vector(values) => values.iter().all(|value| stored.rounded(*value) == *value),
             })
         };
-        match () {
-            () if holds(Self::BF16, crate::Dtype::BF16) => Self::BF16,
-            () if holds(Self::F16, crate::Dtype::F16) => Self::F16,
-            () => Self::F32,
+        [Self::BF16, Self::F16].into_iter().find(holds).unwrap_or(Self::F32)
+    }
+
+    /// The format of a matrix in memory with the same numbers.
+    fn dtype(self) -> crate::Dtype {
+        match self {
+            Self::F32 => crate::Dtype::F32,
+            Self::F16 => crate::Dtype::F16,
+            Self::BF16 => crate::Dtype::BF16,
         }
     }
 
@@ -78,25 +84,31 @@ impl Stored {
     /// A value is too large for half precision.
     pub(crate) fn bytes(self, name: &str, values: &[f32]) -> Result<Vec<u8>, LocalModelError> {
         match self {
-            Self::F32 => Ok(little_endian(values)),
-            Self::BF16 => Ok(halves(values, |value| half::bf16::from_f32(value).to_le_bytes())),
+            Self::F32 => Ok(written(values, f32::to_le_bytes)),
+            Self::BF16 => Ok(written(values, |value| half::bf16::from_f32(value).to_le_bytes())),
             Self::F16 => match values.iter().find(|value| !self.rounded(**value).is_finite()) {
                 Some(value) => {
                     let why = format!("the weight {name} holds {value}, too large for f16; write bf16 or f32");
                     Err(LocalModelError::Config(why))
                 }
-                None => Ok(halves(values, |value| half::f16::from_f32(value).to_le_bytes())),
+                None => Ok(written(values, |value| half::f16::from_f32(value).to_le_bytes())),
             },
         }
     }
 }
 
-/// Values as two bytes each.
-fn halves(values: &[f32], bytes: impl Fn(f32) -> [u8; 2]) -> Vec<u8> {
-    let mut written = vec![0; values.len() * 2];
-    for (to, value) in written.as_chunks_mut::<2>().0.iter_mut().zip(values) {
-        *to = bytes(*value);
-    }
+/// Values that a thread writes at once.
+const WRITTEN_AT_ONCE: usize = 1 << 16;
+
+/// Values as `N` bytes each.
+fn written<const N: usize>(values: &[f32], bytes: impl Fn(f32) -> [u8; N] + Sync) -> Vec<u8> {
+    let mut written = vec![0; values.len() * N];
+    let parts = written.par_chunks_mut(WRITTEN_AT_ONCE * N).zip(values.par_chunks(WRITTEN_AT_ONCE));
+    parts.for_each(|(to, values)| {
+        for (to, value) in to.as_chunks_mut::<N>().0.iter_mut().zip(values) {
+            *to = bytes(*value);
+        }
+    });
     written
 }
 
@@ -213,6 +225,10 @@ struct Tensor<'a> {
 impl Tensor<'_> {
     fn bytes(&self) -> Result<Vec<u8>, LocalModelError> {
         let values = match self.weight {
+            Weight::Matrix(matrix) if matrix.dtype() == self.stored.dtype() => match matrix.halves() {
+                Some(bytes) => return Ok(bytes),
+                None => matrix.values(),
+            },
             Weight::Matrix(matrix) => matrix.values(),
             Weight::Vector(values) => Cow::Borrowed(&values[..]),
         };

@@ -288,6 +288,21 @@ impl Laid {
         rows
     }
 
+    /// All values of a matrix in 16 bits as the bytes of a file, row by row. `None`: it is kept in another format.
+    pub(crate) fn halves(&self) -> Option<Vec<u8>> {
+        let (Values::BF16(from) | Values::F16(from)) = &self.values else { return None };
+        let width = (self.inputs * LANES).max(1);
+        let mut rows = vec![0; self.outputs * self.inputs * 2];
+        rows.par_chunks_mut(width * 2).zip(from.par_chunks(width)).for_each(|(to, from)| {
+            for (lane, to) in to.chunks_exact_mut(self.inputs * 2).enumerate() {
+                for (to, from) in to.as_chunks_mut::<2>().0.iter_mut().zip(from.as_chunks::<LANES>().0) {
+                    *to = from[lane].to_le_bytes();
+                }
+            }
+        });
+        Some(rows)
+    }
+
     /// Rows times the transposed matrix: `x` is `[rows, inputs]`, `out` becomes `[rows, outputs]`.
     pub(crate) fn multiply(&self, x: &[f32], out: &mut [f32], threads: bool) {
         let rows = x.len() / self.inputs.max(1);
