@@ -14,9 +14,10 @@ const PREFIX: &str = "resp_";
 pub fn body(head: &AnswerHead, repeated: &Map<String, Value>, response: &ModelResponse) -> Value {
     let names = Namespaces::of(repeated);
     let mut output = Vec::new();
+    output.extend(response.reasoning().map(|text| reasoning_item(&item_id(head, "rs", 0), text, "completed")));
     let text = response.message.plain_text();
     if !text.is_empty() {
-        output.push(message_item(&item_id(head, "msg", 0), &text, logprobs(response), "completed"));
+        output.push(message_item(&item_id(head, "msg", output.len()), &text, logprobs(response), "completed"));
     }
     for call in &response.message.tool_calls {
         let id = item_id(head, "fc", output.len());
@@ -92,6 +93,16 @@ pub(super) fn text_part(text: &str, logprobs: Value) -> Value {
 pub(super) fn message_item(id: &str, text: &str, logprobs: Value, status: &str) -> Value {
     let content = if status == "in_progress" { json!([]) } else { json!([text_part(text, logprobs)]) };
     json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": content})
+}
+
+pub(super) fn reasoning_part(text: &str) -> Value {
+    json!({"type": "reasoning_text", "text": text})
+}
+
+/// What a model thought, as the text that it wrote. There is no summary.
+pub(super) fn reasoning_item(id: &str, text: &str, status: &str) -> Value {
+    let content = if status == "in_progress" { json!([]) } else { json!([reasoning_part(text)]) };
+    json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": content})
 }
 
 pub(super) fn call_item(id: &str, call: &str, tool: &ToolName, arguments: &str, status: &str) -> Value {

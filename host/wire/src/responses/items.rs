@@ -3,7 +3,7 @@
 use super::tools::flat;
 use crate::openai::DIALECT;
 use crate::{WireError, kept};
-use clawhost_core::{Message, Origin, Part, Role, ToolCall};
+use clawhost_core::{Message, Origin, Part, REASONING, Role, ToolCall};
 use serde_json::{Map, Value, json};
 
 /// The kind of an item. A message may leave its out.
@@ -63,8 +63,13 @@ pub fn messages(items: &[Value]) -> Result<Vec<Message>, WireError> {
                 let parts = parts(item.get("output"));
                 messages.push(Message { parts, tool_call_id: Some(id.to_owned()), ..empty(Role::Tool, Origin::Tool) });
             }
-            // It is the model's own, and no other model can use it.
-            "reasoning" => {}
+            "reasoning" => {
+                // Encrypted, it is for the endpoint that made it alone.
+                let thought = thought(item);
+                if !thought.is_empty() {
+                    say(&mut messages, |message| message.extra.push((REASONING.to_owned(), thought)));
+                }
+            }
             "" => return Err(problem("needs a type or a role")),
             other if other.ends_with("_output") => {
                 let parts = vec![kept::part(DIALECT, item.clone())];
@@ -74,6 +79,12 @@ pub fn messages(items: &[Value]) -> Result<Vec<Message>, WireError> {
         }
     }
     Ok(messages)
+}
+
+/// The text of an item of reasoning.
+fn thought(item: &Value) -> String {
+    let parts = item.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    parts.iter().filter(|part| kind(part) == "reasoning_text").map(|part| text(part, "text")).collect()
 }
 
 fn empty(role: Role, origin: Origin) -> Message {
@@ -178,6 +189,21 @@ mod tests {
                 (Role::Assistant, String::new(), vec!["c3".into()]),
             ]
         );
+    }
+
+    #[test]
+    fn reasoning_that_can_be_read_belongs_to_the_message_after_it() {
+        let items = [
+            json!({"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}),
+            json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": "c1", "output": "1"}),
+            json!({"type": "reasoning", "id": "rs_2", "summary": [], "content": null, "encrypted_content": "x"}),
+            json!({"role": "assistant", "content": "a"}),
+        ];
+        let all = messages(&items).unwrap();
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[0].extra, [(REASONING.to_owned(), "hm".to_owned())]);
+        assert_eq!((all[0].tool_calls.len(), all[2].extra.len()), (1, 0));
     }
 
     #[test]

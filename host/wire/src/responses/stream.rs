@@ -1,7 +1,8 @@
 //! Writes a streamed answer: items begin, grow and end, and the last event holds all of them.
 
 use super::answer::{
-    State, arguments, call_item, ended, error_events, failed_with, item_id, logprobs, message_item, object, text_part,
+    State, arguments, call_item, ended, error_events, failed_with, item_id, logprobs, message_item, object,
+    reasoning_item, reasoning_part, text_part,
 };
 use super::tools::{Namespaces, ToolName};
 use crate::server::{AnswerHead, ErrorKind};
@@ -13,13 +14,14 @@ use std::collections::HashMap;
 /// An item that grows.
 #[derive(Debug)]
 enum Item {
+    Reasoning { id: String, text: String },
     Text { id: String, text: String },
     Call { id: String, call: String, tool: ToolName, arguments: String },
 }
 
 /// Writes a streamed answer as events: [`Self::begin`], then each delta, then [`Self::end`] or [`Self::error`].
 ///
-/// A text ends when a call begins. Calls end with the answer, because they may be interleaved.
+/// A text ends when a call begins, and reasoning when anything else does. Calls end with the answer, because they may be interleaved.
 #[derive(Debug)]
 pub struct StreamWriter {
     head: AnswerHead,
@@ -28,6 +30,8 @@ pub struct StreamWriter {
     /// Events so far.
     number: u64,
     items: Vec<Item>,
+    /// The last item, if it is reasoning that still grows.
+    open_reasoning: Option<usize>,
     /// The last item, if it is a text that still grows.
     open_text: Option<usize>,
     /// Items of calls, by the call's index.
@@ -38,7 +42,16 @@ impl StreamWriter {
     /// A writer for one answer. `repeated` are the fields of the request that a response repeats.
     pub fn new(head: AnswerHead, repeated: Map<String, Value>) -> Self {
         let namespaces = Namespaces::of(&repeated);
-        Self { head, repeated, namespaces, number: 0, items: Vec::new(), open_text: None, calls: HashMap::new() }
+        Self {
+            head,
+            repeated,
+            namespaces,
+            number: 0,
+            items: Vec::new(),
+            open_reasoning: None,
+            open_text: None,
+            calls: HashMap::new(),
+        }
     }
 
     fn event(&mut self, kind: &str, fields: Value) -> String {
@@ -65,6 +78,17 @@ impl StreamWriter {
     /// The events of one delta. Log-probs and usage are sent at the end.
     pub fn delta(&mut self, delta: &ModelDelta) -> String {
         match delta {
+            ModelDelta::Reasoning(delta) => {
+                let (at, mut events) = match self.open_reasoning {
+                    Some(at) => (at, String::new()),
+                    None => self.begin_reasoning(),
+                };
+                let Some(Item::Reasoning { id, text }) = self.items.get_mut(at) else { return events };
+                text.push_str(delta);
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0, "delta": delta});
+                events.push_str(&self.event("response.reasoning_text.delta", place));
+                events
+            }
             ModelDelta::Text(delta) => {
                 let (at, mut events) = match self.open_text {
                     Some(at) => (at, String::new()),
@@ -91,26 +115,57 @@ impl StreamWriter {
                 }
                 events
             }
-            // Reasoning is for its own model alone in this dialect: items of it are encrypted.
-            ModelDelta::Reasoning(_) | ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => String::new(),
+            ModelDelta::Logprobs(_) | ModelDelta::Usage(_) => String::new(),
         }
     }
 
+    /// The beginning of an item with its only part.
+    fn begin_part(&mut self, (at, id): (usize, &str), item: &Value, part: &Value) -> String {
+        let added = self.event("response.output_item.added", json!({"output_index": at, "item": item}));
+        let place = json!({"item_id": id, "output_index": at, "content_index": 0, "part": part});
+        added + &self.event("response.content_part.added", place)
+    }
+
+    /// The end of an item with its only part.
+    fn end_part(&mut self, (at, id): (usize, &str), item: &Value, part: &Value) -> String {
+        let place = json!({"item_id": id, "output_index": at, "content_index": 0, "part": part});
+        let done = self.event("response.content_part.done", place);
+        done + &self.event("response.output_item.done", json!({"output_index": at, "item": item}))
+    }
+
+    fn begin_reasoning(&mut self) -> (usize, String) {
+        let mut events = self.end_text(&json!([]));
+        let at = self.items.len();
+        let id = item_id(&self.head, "rs", at);
+        let item = reasoning_item(&id, "", "in_progress");
+        events.push_str(&self.begin_part((at, &id), &item, &reasoning_part("")));
+        self.items.push(Item::Reasoning { id, text: String::new() });
+        self.open_reasoning = Some(at);
+        (at, events)
+    }
+
+    fn end_reasoning(&mut self) -> String {
+        let Some(at) = self.open_reasoning.take() else { return String::new() };
+        let Some(Item::Reasoning { id, text }) = self.items.get(at) else { return String::new() };
+        let (id, text) = (id.clone(), text.clone());
+        let place = json!({"item_id": id, "output_index": at, "content_index": 0, "text": text});
+        let done = self.event("response.reasoning_text.done", place);
+        done + &self.end_part((at, &id), &reasoning_item(&id, &text, "completed"), &reasoning_part(&text))
+    }
+
     fn begin_text(&mut self) -> (usize, String) {
+        let mut events = self.end_reasoning();
         let at = self.items.len();
         let id = item_id(&self.head, "msg", at);
         let item = message_item(&id, "", json!([]), "in_progress");
-        let mut events = self.event("response.output_item.added", json!({"output_index": at, "item": item}));
-        let part = text_part("", json!([]));
-        let place = json!({"item_id": id, "output_index": at, "content_index": 0, "part": part});
-        events.push_str(&self.event("response.content_part.added", place));
+        events.push_str(&self.begin_part((at, &id), &item, &text_part("", json!([]))));
         self.items.push(Item::Text { id, text: String::new() });
         self.open_text = Some(at);
         (at, events)
     }
 
     fn begin_call(&mut self, index: usize, call: Option<&str>, name: Option<&str>) -> (usize, String) {
-        let mut events = self.end_text(&json!([]));
+        let mut events = self.end_reasoning() + &self.end_text(&json!([]));
         let at = self.items.len();
         let id = item_id(&self.head, "fc", at);
         let (call, tool) = (call.unwrap_or_default().to_owned(), self.namespaces.name(name.unwrap_or_default()));
@@ -126,12 +181,9 @@ impl StreamWriter {
         let Some(Item::Text { id, text }) = self.items.get(at) else { return String::new() };
         let (id, text) = (id.clone(), text.clone());
         let place = json!({"item_id": id, "output_index": at, "content_index": 0, "text": text, "logprobs": logprobs});
-        let mut events = self.event("response.output_text.done", place);
-        let part = text_part(&text, logprobs.clone());
-        let place = json!({"item_id": id, "output_index": at, "content_index": 0, "part": part});
-        events.push_str(&self.event("response.content_part.done", place));
+        let done = self.event("response.output_text.done", place);
         let item = message_item(&id, &text, logprobs.clone(), "completed");
-        events + &self.event("response.output_item.done", json!({"output_index": at, "item": item}))
+        done + &self.end_part((at, &id), &item, &text_part(&text, logprobs.clone()))
     }
 
     fn end_calls(&mut self) -> String {
@@ -157,6 +209,7 @@ impl StreamWriter {
 
     fn output(&self, logprobs: &Value) -> Vec<Value> {
         let item = |item: &Item| match item {
+            Item::Reasoning { id, text } => reasoning_item(id, text, "completed"),
             Item::Text { id, text } => message_item(id, text, logprobs.clone(), "completed"),
             Item::Call { id, call, tool, arguments } => call_item(id, call, tool, arguments, "completed"),
         };
@@ -172,7 +225,7 @@ impl StreamWriter {
 
     /// The end of the answer, after all deltas.
     pub fn end(&mut self, response: &ModelResponse) -> String {
-        let mut events = self.end_text(&logprobs(response));
+        let mut events = self.end_reasoning() + &self.end_text(&logprobs(response));
         events.push_str(&self.end_calls());
         let whole = self.whole(response);
         let (status, _) = ended(&response.finish);
@@ -191,7 +244,7 @@ mod tests {
     use super::super::{StreamReader, body, response};
     use super::*;
     use crate::stream::StreamedAnswer;
-    use clawhost_core::{Message, Origin, Role, ToolCall, Usage};
+    use clawhost_core::{Message, Origin, REASONING, Role, ToolCall, Usage};
 
     fn head() -> AnswerHead {
         AnswerHead { id: "resp_1".into(), model: "m".into(), version: None, created: 5 }
@@ -216,6 +269,9 @@ mod tests {
     fn streamed(response: &ModelResponse) -> (Vec<Value>, String) {
         let mut writer = StreamWriter::new(head(), Map::new());
         let mut text = writer.begin();
+        for letter in response.reasoning().unwrap_or_default().chars() {
+            text.push_str(&writer.delta(&ModelDelta::Reasoning(letter.to_string())));
+        }
         let said = response.message.plain_text();
         for letter in said.chars() {
             text.push_str(&writer.delta(&ModelDelta::Text(letter.to_string())));
@@ -265,6 +321,41 @@ mod tests {
         let is_delta = |event: &&Value| event["type"] == "response.function_call_arguments.delta";
         let deltas: String = events.iter().filter(is_delta).map(|event| event["delta"].as_str().unwrap()).collect();
         assert_eq!(deltas, "{}");
+    }
+
+    #[test]
+    fn reasoning_is_an_item_before_the_answer() {
+        let check = |mut said: ModelResponse, after: &[&str]| {
+            said.message.extra.push((REASONING.to_owned(), "hm".to_owned()));
+            let (events, text) = streamed(&said);
+            let whole = body(&head(), &Map::new(), &said);
+            assert_eq!(events.last().unwrap()["response"], whole);
+            let part = json!({"type": "reasoning_text", "text": "hm"});
+            assert_eq!((&whole["output"][0]["type"], &whole["output"][0]["content"][0]), (&"reasoning".into(), &part));
+            let ids: Vec<&str> =
+                whole["output"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, after);
+            let of_reasoning = |event: &&Value| event["item_id"] == ids[0];
+            let kinds: Vec<&str> =
+                events.iter().filter(of_reasoning).map(|event| event["type"].as_str().unwrap()).collect();
+            let expect = [
+                "response.content_part.added",
+                "response.reasoning_text.delta",
+                "response.reasoning_text.delta",
+                "response.reasoning_text.done",
+                "response.content_part.done",
+            ];
+            assert_eq!(kinds, expect);
+            let ended = |event: &Value| event["type"] == "response.output_item.done";
+            assert_eq!(events.iter().find(|event| ended(event)).unwrap()["item"], whole["output"][0]);
+            // The text alone is the answer.
+            let mut reader = StreamedAnswer::new(StreamReader::new());
+            reader.push(text.as_bytes()).unwrap();
+            assert_eq!(reader.finish().unwrap().1.message.plain_text(), said.message.plain_text());
+        };
+        check(answer("hello", &["c1"], "tool_calls"), &["rs_10000", "msg_10001", "fc_10002"]);
+        check(answer("", &["c1"], "tool_calls"), &["rs_10000", "fc_10001"]);
+        check(answer("", &[], "length"), &["rs_10000"]);
     }
 
     #[test]
