@@ -224,6 +224,21 @@ fn ctrl_c_ends_an_answer_and_the_conversation_continues_with_its_shown_part() {
 }
 
 #[test]
+fn numbers_of_sampling_that_are_below_zero_are_refused_as_numbers() {
+    let bench = bench();
+    let check = |option: &str, expect: &str| {
+        let output = bench.run(&["model", "generate", &reference("qwen3"), "Hello", option, "-1"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("invalid value '-1' for '{option}")) && error.contains(expect), "{error}");
+    };
+    check("--temperature", "expected a number between 0 and 2");
+    check("--top-p", "expected a number between 0 and 1");
+    check("--top-k", "-1 is not in 0..");
+    check("--repetition-penalty", "");
+}
+
+#[test]
 fn models_are_imported_and_exported_with_their_adapters() {
     let bench = bench();
     let [folder, merged, again] = ["in", "merged", "again"].map(|name| bench.path(name));
@@ -265,6 +280,7 @@ fn folders_without_a_valid_model_are_refused_with_the_reason() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(expect.iter().all(|part| error.contains(part)), "{error}");
+        assert!(error.matches(&folder).count() <= 1, "the folder is named once: {error}");
         assert!(!Path::new(&bench.path("target")).exists(), "no file of {name} is written");
     };
     let second = "model-00002-of-00002.safetensors";

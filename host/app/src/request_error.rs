@@ -56,7 +56,7 @@ pub enum RequestError {
         folder: String,
     },
     /// A model that cannot be used here.
-    #[error("{folder}: {error}")]
+    #[error("{}", error.in_folder(folder))]
     ModelFolder {
         /// The folder.
         folder: String,

@@ -246,6 +246,14 @@ impl LocalModelError {
         }
     }
 
+    /// The message with the model's folder before it, unless it begins with a path in that folder.
+    pub fn in_folder(&self, folder: &str) -> String {
+        match self {
+            Self::File { path, .. } | Self::Format { folder: path, .. } if path.starts_with(folder) => self.to_string(),
+            _ => format!("{folder}: {self}"),
+        }
+    }
+
     /// Suggested remedies.
     pub fn hints(&self) -> Vec<Hint> {
         match self {
@@ -257,5 +265,22 @@ impl LocalModelError {
             Self::Checkpoint(_) => vec![Hint::NewRun],
             _ => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_named_once() {
+        let check = |error: LocalModelError, expect: &str| assert_eq!(error.in_folder("models/tiny"), expect);
+        let file = |path: &str| LocalModelError::File { path: path.into(), why: "damaged".to_owned() };
+        check(file("models/tiny/tokenizer.json"), "models/tiny/tokenizer.json: damaged");
+        check(file("models/tiny"), "models/tiny: damaged");
+        check(file("models/tiny2/a"), "models/tiny: models/tiny2/a: damaged");
+        let format = LocalModelError::Format { folder: "models/tiny".into(), why: "no weights".to_owned() };
+        check(format, "models/tiny: no weights");
+        check(LocalModelError::Config("no sizes".to_owned()), "models/tiny: config.json: no sizes");
     }
 }

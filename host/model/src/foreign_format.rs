@@ -35,13 +35,19 @@ pub(crate) fn check(folder: &Path) -> Result<(), LocalModelError> {
                 "its weights are in a format that is not read ({name}); a folder with weights in safetensors is"
             ));
         }
+        if has(CONFIG) {
+            return wrong(format!("it has a {CONFIG} and no weights (*.safetensors); is the download complete?"));
+        }
     }
-    if !has(TOKENIZER)
-        && let Some(name) = ["tokenizer.model", "spiece.model", "vocab.json"].into_iter().find(|name| has(name))
-    {
-        return wrong(format!(
-            "its tokenizer is not in {TOKENIZER} ({name} is there); write it with transformers: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
-        ));
+    if !has(TOKENIZER) {
+        if let Some(name) = ["tokenizer.model", "spiece.model", "vocab.json"].into_iter().find(|name| has(name)) {
+            return wrong(format!(
+                "its tokenizer is not in {TOKENIZER} ({name} is there); write it with transformers: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
+            ));
+        }
+        if has(CONFIG) {
+            return wrong(format!("it has a {CONFIG} and no {TOKENIZER}; is the download complete?"));
+        }
     }
     if !has(CONFIG) && ending(&[".safetensors"]).is_some() {
         let adapter = has("adapter_config.json");
@@ -87,6 +93,8 @@ mod tests {
         check(&["config.json", "model.safetensors", "vocab.json", "merges.txt"], "(vocab.json is there)");
         check(&["adapter_config.json", "adapter_model.safetensors"], "an adapter without its model");
         check(&["model.safetensors", "tokenizer.json"], "no config.json");
+        check(&["config.json", "tokenizer.json"], "a config.json and no weights (*.safetensors)");
+        check(&["config.json", "model.safetensors"], "a config.json and no tokenizer.json");
         check(&[], "");
     }
 }

@@ -278,7 +278,7 @@ mod tests {
         let file = |name: &'static str, bytes: &'static [u8]| {
             move |folder: &std::path::Path| std::fs::write(folder.join(name), bytes).unwrap()
         };
-        check(&|folder| std::fs::remove_file(folder.join("model.safetensors")).unwrap(), "a shard of the model");
+        check(&|folder| std::fs::remove_file(folder.join("model.safetensors")).unwrap(), "no weights (*.safetensors)");
         check(
             &|folder| {
                 let path = folder.join("model.safetensors");

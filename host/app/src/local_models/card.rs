@@ -99,12 +99,13 @@ impl Card<'_> {
         writeln!(out, "\n## What it learned from\n")?;
         match &self.proof {
             None => writeln!(out, "The export had no proof, so this card does not say it."),
-            Some((file, proof)) => proved(out, file, proof),
+            Some((file, proof)) => proved(out, file, proof, self.weights),
         }
     }
 }
 
-fn proved(out: &mut String, file: &str, proof: &ProofSummary) -> std::fmt::Result {
+/// `exported`: the digest of the weights of the export.
+fn proved(out: &mut String, file: &str, proof: &ProofSummary, exported: Digest) -> std::fmt::Result {
     let ProofSummary { bundle, run, kind, environment, episodes, iterations, evaluation, outcome, weights } = proof;
     writeln!(out, "| | |\n|---|---|")?;
     writeln!(out, "| proof | `{file}`, `{bundle}` |")?;
@@ -128,7 +129,13 @@ fn proved(out: &mut String, file: &str, proof: &ProofSummary) -> std::fmt::Resul
     }
     writeln!(out)?;
     match weights {
-        Some(_) => writeln!(out, "The proof names the weights after learning, and they are those of this export.")?,
+        Some(learned) if *learned == exported => {
+            writeln!(out, "The proof names the weights after learning, and they are those of this export.")?
+        }
+        Some(learned) => writeln!(
+            out,
+            "The proof names the weights after learning, `{learned}`. This export was written from them: with the adapter merged, or in other numbers, so it has another digest."
+        )?,
         None => {
             writeln!(out, "The proof does not name the weights after learning: nothing shows that they are these.")?
         }
@@ -237,12 +244,14 @@ mod tests {
             "| before, with its 95 % interval | 0.250 (0.150 to 0.350) |",
             "| lift, with its 95 % interval | +0.250 (+0.150 to +0.350) |",
             "| verdict | improved |",
-            "they are those of this export",
+            "This export was written from them",
             "clawhost verify proof.claw",
         ] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(card(Some(&ProofSummary { weights: None, ..summary() })).contains("does not name the weights"));
+        let with = |weights: Option<Digest>| card(Some(&ProofSummary { weights, ..summary() }));
+        assert!(with(None).contains("does not name the weights"));
+        assert!(with(Some(Digest::of(b"weights"))).contains("they are those of this export"));
     }
 
     #[test]

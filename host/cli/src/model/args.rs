@@ -48,7 +48,8 @@ pub(crate) enum ModelCommand {
     Export(ExportArgs),
     /// List the models in the Hugging Face cache, and the adapters that were pulled
     List,
-    /// Pull an adapter (PEFT, LoRA) from a registry. Its signatures are checked as those of every module
+    /// Pull an adapter (PEFT, LoRA) from a registry. Its signatures are checked as those of every module. Models of the
+    /// Hugging Face hub are not pulled: `hf download OWNER/NAME` gets one, and its name is enough then
     Pull {
         /// The module: TEAM/NAME, with @VERSION behind it if you like
         #[arg(value_name = "MODULE")]
@@ -145,13 +146,13 @@ pub(crate) struct GenerateArgs {
     pub(crate) sampling: SamplingArgs,
     /// Top-p: draw only from the most likely tokens that together have this probability, 0 to 1 [default: the model's
     /// own]
-    #[arg(long, value_name = "P", value_parser = crate::args::share)]
+    #[arg(long, value_name = "P", value_parser = crate::args::share, allow_negative_numbers = true)]
     pub(crate) top_p: Option<f64>,
     /// Top-k: draw only from this number of most likely tokens; 0: all [default: the model's own]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(0..), allow_negative_numbers = true)]
     pub(crate) top_k: Option<u32>,
     /// Divides the logits of tokens that occurred before, above 0 to 10; 1: none [default: the model's own]
-    #[arg(long, value_name = "P", value_parser = repetition_penalty)]
+    #[arg(long, value_name = "P", value_parser = repetition_penalty, allow_negative_numbers = true)]
     pub(crate) repetition_penalty: Option<f32>,
     /// Subtracted from the logits of tokens of the answer, -2 to 2 [default: 0]
     #[arg(long, value_name = "P", value_parser = penalty, allow_negative_numbers = true)]
@@ -186,7 +187,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help = with_default("Largest number of tokens per answer", MAX_TOKENS))]
     pub(crate) max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2; 0: greedy [default: the model's own]
-    #[arg(long, value_name = "T", value_parser = crate::args::temperature)]
+    #[arg(long, value_name = "T", value_parser = crate::args::temperature, allow_negative_numbers = true)]
     pub(crate) temperature: Option<f32>,
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(..1 << 53), help = with_default("Where all chance comes from: equal seeds, equal answers", SEED))]
     pub(crate) seed: Option<u64>,

@@ -133,7 +133,9 @@ pub(super) async fn chat(context: &Context, arguments: &ChatArgs) -> anyhow::Res
                 }
             }
             // A person at a terminal may try again. Lines of a file are not repeated.
-            Err(error) if terminal => writeln!(notes, "error: {}: {error}", arguments.folder.display())?,
+            Err(error) if terminal => {
+                writeln!(notes, "error: {}", error.in_folder(&arguments.folder.display().to_string()))?
+            }
             Err(error) => {
                 let folder = arguments.folder.display().to_string();
                 return Err(AppError::from(RequestError::ModelFolder { folder, error }).into());
