@@ -346,8 +346,15 @@ mod tests {
                 "response.content_part.done",
             ];
             assert_eq!(kinds, expect);
-            let ended = |event: &Value| event["type"] == "response.output_item.done";
-            assert_eq!(events.iter().find(|event| ended(event)).unwrap()["item"], whole["output"][0]);
+            let of_item = |kind: &str, number: u64| {
+                events.iter().position(|event| event["type"] == kind && event["output_index"] == number)
+            };
+            let ended = of_item("response.output_item.done", 0).unwrap();
+            assert_eq!(events[ended]["item"], whole["output"][0]);
+            assert!(
+                of_item("response.output_item.added", 1).is_none_or(|next| ended < next),
+                "it ends before the next"
+            );
             // The text alone is the answer.
             let mut reader = StreamedAnswer::new(StreamReader::new());
             reader.push(text.as_bytes()).unwrap();
