@@ -31,6 +31,9 @@ fn no_file_makes_the_program_wait() {
     let (wasm, toml, text) = (pipe("pipe.wasm"), pipe("pipe.toml"), pipe("pipe.txt"));
     let (script, markdown) = (format!("script:{text}"), pipe("skill.md"));
     pipe("model/config.json");
+    for name in ["model.safetensors", "tokenizer.json"] {
+        std::fs::write(bench.data.path().join("model").join(name), "").unwrap();
+    }
     let model = format!("local:{}", at("model"));
     let endpoint = "openai:m@http://127.0.0.1:9/v1";
     let refused: [&[&str]; 10] = [
