@@ -101,7 +101,8 @@ impl Prose {
         let mut shares = vec![0.0_f64; self.positions.len()];
         for (at, share) in words.iter().filter_map(|word| self.words.get(word)).flatten() {
             if let Some(sum) = shares.get_mut(*at) {
-                *sum += share;
+                // Rounding may take a sum above 1, and such an entry would rank above one whose sum is 1.
+                *sum = (*sum + share).min(retrieval::APPLIES);
             }
         }
         let mut named = vec![self.positions.len() < FEW_PROSE_ENTRIES; self.positions.len()];
@@ -123,9 +124,7 @@ impl Prose {
         let found = self.positions.iter().zip(shares).zip(scores).zip(named).zip(nearness);
         hits.extend(found.filter_map(|((((position, share), score), named), nearness)| {
             let applies = share >= RELEVANT_SHARE || nearness.is_some();
-            // Rounding may take a sum above the largest score.
-            let hit = Hit { position: *position, score: score.min(retrieval::APPLIES), applies };
-            (named || applies).then_some(hit)
+            (named || applies).then_some(Hit { position: *position, score, applies })
         }));
     }
 }
