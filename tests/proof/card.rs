@@ -27,7 +27,7 @@ fn a_proof_travels_with_the_weights_that_it_is_about_and_with_no_others() {
         "| run | ",
         "pairs of",
         "| verdict | ",
-        "they are those of this export",
+        "This export was written from them: with the adapter merged, or in other numbers",
         "clawhost verify proof.bundle",
     ] {
         assert!(card.contains(part), "{part}: {card}");
@@ -37,9 +37,11 @@ fn a_proof_travels_with_the_weights_that_it_is_about_and_with_no_others() {
     assert_eq!(bench.verified(&copied, &["--model", &model]).0, 0);
 
     let beside = path("beside");
-    bench.json(&["model", "export", &last, &beside]);
+    bench.json(&["model", "export", &last, &beside, "--proof", &proof]);
     let card = std::fs::read_to_string(Path::new(&beside).join("README.md")).unwrap();
-    assert!(card.contains("library_name: peft") && card.contains("| adapter | LoRA of rank 2 "), "{card}");
+    for part in ["library_name: peft", "| adapter | LoRA of rank 2 ", "they are those of this export"] {
+        assert!(card.contains(part), "{part}: {card}");
+    }
 
     bench.refused(&["model", "export", &model, &path("other"), "--proof", &proof], &["the proof is about the weights"]);
     let mut bytes = std::fs::read(&file).unwrap();
