@@ -7,7 +7,7 @@
 )]
 
 use super::cache::LayerCache;
-use super::elementwise::{exp, largest, sum, weighted_sum};
+use super::elementwise::{OfWidth, exp, largest, sum, weighted_sum, with_common_width};
 use super::panels::LANES;
 
 /// The shape of attention.
@@ -27,15 +27,26 @@ pub(super) struct Softmax {
     pub(super) whole: f32,
 }
 
-/// Replaces scores by their exponentials, which are proportional to the attention weights. An attention weight is that
-/// times `whole`.
+/// Replaces the first scores of a row by their exponentials, which are proportional to the attention weights, and the others by 0. An attention
+/// weight is that times `whole`.
+///
+/// All of the row is computed, so that vectors are filled: what is not seen adds nothing.
 #[inline(always)]
-pub(super) fn shares(scores: &mut [f32]) -> Softmax {
-    let most = largest(scores);
-    for place in 0..scores.len() {
-        scores[place] = exp(scores[place] - most);
+pub(super) fn shares(row: &mut [f32], seen: usize) -> Softmax {
+    row[seen..].fill(f32::NEG_INFINITY);
+    let most = largest(row);
+    for place in 0..row.len() {
+        row[place] = exp(row[place] - most);
     }
-    Softmax { most, whole: 1.0 / sum(scores) }
+    row[seen..].fill(0.0);
+    Softmax { most, whole: 1.0 / sum(row) }
+}
+
+/// Buffers, reused between calls.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    query: Vec<f32>,
+    scores: Vec<f32>,
 }
 
 struct Attend<'a> {
@@ -43,7 +54,7 @@ struct Attend<'a> {
     query: &'a [f32],
     cache: &'a LayerCache,
     length: usize,
-    scores: &'a mut [f32],
+    scratch: &'a mut Scratch,
     out: &'a mut [f32],
 }
 
@@ -54,12 +65,13 @@ pub(super) fn attend(
     query: &[f32],
     cache: &LayerCache,
     length: usize,
-    scores: &mut Vec<f32>,
+    scratch: &mut Scratch,
     out: &mut [f32],
 ) {
-    // Capacities are multiples of it.
-    scores.resize(length.next_multiple_of(LANES), 0.0);
-    pulp::Arch::new().dispatch(Attend { heads, query, cache, length, scores, out });
+    scratch.query.resize(heads.width, 0.0);
+    // Full vectors of scores: those after the last position are stale, and have no share. Capacities of caches are multiples of it.
+    scratch.scores.resize(length.next_multiple_of(LANES), 0.0);
+    pulp::Arch::new().dispatch(Attend { heads, query, cache, length, scratch, out });
 }
 
 impl pulp::NullaryFnOnce for Attend<'_> {
@@ -67,11 +79,18 @@ impl pulp::NullaryFnOnce for Attend<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let Self { heads: Heads { queries, shared, width }, query, cache, length, scores, out } = self;
+        let width = self.heads.width;
+        with_common_width(self, width);
+    }
+}
+
+impl OfWidth for Attend<'_> {
+    #[inline(always)]
+    fn with_width(self, width: usize) {
+        let Self { heads: Heads { queries, shared, .. }, query, cache, length, scratch, out } = self;
         let capacity = cache.values.len() / (shared * width);
         let scale = 1.0 / (width as f32).sqrt();
-        // Full vectors of scores: entries after the last position are stale and are left out.
-        let mut scaled = vec![0.0f32; width];
+        let (scaled, scores) = (&mut scratch.query[..width], &mut scratch.scores[..]);
         for head in 0..queries {
             let group = head / (queries / shared);
             let query = &query[head * width..(head + 1) * width];
@@ -79,14 +98,13 @@ impl pulp::NullaryFnOnce for Attend<'_> {
                 scaled[channel] = query[channel] * scale;
             }
             let keys = &cache.keys[group * width * capacity..(group + 1) * width * capacity];
-            weighted_sum(&scaled, keys, capacity, scores);
-            let seen = &mut scores[..length];
-            let whole = shares(seen).whole;
-            for place in 0..length {
-                seen[place] *= whole;
+            weighted_sum(scaled, keys, capacity, scores);
+            let whole = shares(scores, length).whole;
+            for place in 0..scores.len() {
+                scores[place] *= whole;
             }
             let values = &cache.values[group * capacity * width..(group + 1) * capacity * width];
-            weighted_sum(seen, values, width, &mut out[head * width..(head + 1) * width]);
+            weighted_sum(&scores[..length], values, width, &mut out[head * width..(head + 1) * width]);
         }
     }
 }
@@ -101,6 +119,23 @@ impl LayerCache {
         for (head, value) in value.chunks_exact(heads.width).enumerate() {
             let start = (head * capacity + position) * heads.width;
             self.values[start..start + heads.width].copy_from_slice(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scores_that_are_not_seen_change_no_share_and_have_none() {
+        let row: Vec<f32> = (0..32u8).map(|place| f32::from(place * 7 % 13) - 6.0).collect();
+        for seen in 1..=row.len() {
+            let (mut whole, mut cut) = (row.clone(), row[..seen].to_vec());
+            let both = [shares(&mut whole, seen), shares(&mut cut, seen)];
+            let [one, other] = both.map(|made| (made.most.to_bits(), made.whole.to_bits()));
+            assert_eq!((one, &whole[..seen]), (other, &cut[..]), "{seen}");
+            assert!(whole[seen..].iter().all(|share| *share == 0.0), "{seen}: {whole:?}");
         }
     }
 }

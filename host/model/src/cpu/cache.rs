@@ -1,5 +1,6 @@
 //! The key-value cache of one sequence.
 
+use super::panels::LANES;
 use crate::ModelConfig;
 
 /// Keys and values of one sequence, by layer, in one allocation that doubles when it grows.
@@ -20,8 +21,8 @@ pub(super) struct LayerCache {
     pub(super) values: Vec<f32>,
 }
 
-/// Initial capacity in positions.
-const FIRST: usize = 64;
+/// Initial capacity in positions. Small, so that the keys of a short text lie close together.
+const FIRST: usize = LANES;
 
 impl Cache {
     /// An empty cache for a model with this number of layers.

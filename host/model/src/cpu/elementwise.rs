@@ -204,6 +204,24 @@ pub(super) fn norm_scale(row: &[f32], epsilon: f32) -> f32 {
     if mean.is_finite() { 1.0 / (mean + epsilon).sqrt() } else { f32::NAN }
 }
 
+/// Work on rows of a width.
+pub(super) trait OfWidth {
+    /// Must be inlined, so that loops have a known length where the width is a constant.
+    fn with_width(self, width: usize);
+}
+
+/// Does the work with a constant for the common widths of heads. Rows of a head are so short that in a loop of unknown length most of the time is not
+/// arithmetic.
+#[inline(always)]
+pub(super) fn with_common_width(work: impl OfWidth, width: usize) {
+    match width {
+        16 => work.with_width(16),
+        64 => work.with_width(64),
+        128 => work.with_width(128),
+        _ => work.with_width(width),
+    }
+}
+
 struct Normalise<'a> {
     x: &'a [f32],
     weight: &'a [f32],
@@ -217,11 +235,21 @@ impl pulp::NullaryFnOnce for Normalise<'_> {
     #[inline(always)]
     fn call(self) {
         let width = self.weight.len();
-        for first in (0..self.x.len()).step_by(width) {
+        with_common_width(self, width);
+    }
+}
+
+impl OfWidth for Normalise<'_> {
+    #[inline(always)]
+    fn with_width(self, width: usize) {
+        debug_assert!(self.x.len().is_multiple_of(width));
+        let weight = &self.weight[..width];
+        for row in 0..self.x.len() / width {
+            let first = row * width;
             let (row, out) = (&self.x[first..first + width], &mut self.out[first..first + width]);
             let scale = norm_scale(row, self.epsilon);
             for place in 0..width {
-                out[place] = row[place] * scale * self.weight[place];
+                out[place] = row[place] * scale * weight[place];
             }
         }
     }
@@ -233,8 +261,9 @@ pub(super) fn normalise(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]
 }
 
 struct Gated<'a> {
-    gate: &'a mut [f32],
+    gate: &'a [f32],
     up: &'a [f32],
+    out: &'a mut [f32],
 }
 
 impl pulp::NullaryFnOnce for Gated<'_> {
@@ -242,9 +271,10 @@ impl pulp::NullaryFnOnce for Gated<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let up = &self.up[..self.gate.len()];
-        for place in 0..self.gate.len() {
-            self.gate[place] = silu(self.gate[place]) * up[place];
+        let count = self.gate.len();
+        let (up, out) = (&self.up[..count], &mut self.out[..count]);
+        for place in 0..count {
+            out[place] = silu(self.gate[place]) * up[place];
         }
     }
 }
@@ -255,9 +285,9 @@ pub(super) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
-/// `silu(gate) · up`, written to `gate`.
-pub(super) fn gated(gate: &mut [f32], up: &[f32]) {
-    pulp::Arch::new().dispatch(Gated { gate, up });
+/// `silu(gate) · up`.
+pub(super) fn gated(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    pulp::Arch::new().dispatch(Gated { gate, up, out });
 }
 
 /// Rotates the heads of every row by the angles of its position, or back.
@@ -299,6 +329,12 @@ impl pulp::NullaryFnOnce for Turn<'_> {
 /// `to += from`.
 pub(super) fn add(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// `one + other`.
+pub(super) fn added(one: &[f32], other: &[f32], out: &mut [f32]) {
+    debug_assert_eq!((one.len(), other.len()), (out.len(), out.len()));
+    out.iter_mut().zip(one).zip(other).for_each(|((out, one), other)| *out = one + other);
 }
 
 /// Adds a bias to every row.

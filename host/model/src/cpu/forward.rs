@@ -2,7 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "sizes follow from the model's shape, which made all of the buffers")]
 
-use super::attention::{Heads, attend};
+use super::attention::{Heads, Scratch, attend};
 use super::cache::Cache;
 use super::elementwise::{add, add_bias, gated, normalise, turn};
 use super::laid::Laid;
@@ -159,7 +159,9 @@ impl CpuModel {
         let (mut query, mut key, mut value) =
             (vec![0.0; rows * queries], vec![0.0; rows * keys], vec![0.0; rows * keys]);
         let mut mixed = vec![0.0; rows * queries];
-        let (mut gate, mut up) = (vec![0.0; rows * config.mlp_width], vec![0.0; rows * config.mlp_width]);
+        let hidden = vec![0.0; rows * config.mlp_width];
+        let (mut gate, mut up, mut inner) = (hidden.clone(), hidden.clone(), hidden);
+        let mut raw = Vec::new();
         let epsilon = config.norm_epsilon as f32;
         for (number, block) in self.weights.blocks.iter().enumerate() {
             normalise(&x, &block.input_norm, epsilon, &mut normal);
@@ -168,29 +170,21 @@ impl CpuModel {
             apply(&block.value, &normal, &mut value, threads);
             for (norm, rows) in [(&block.query_norm, &mut query), (&block.key_norm, &mut key)] {
                 if let Some(norm) = norm {
-                    let before = rows.clone();
-                    normalise(&before, norm, epsilon, rows);
+                    raw.resize(rows.len(), 0.0);
+                    std::mem::swap(&mut raw, rows);
+                    normalise(&raw, norm, epsilon, rows);
                 }
             }
             turn(&mut query, queries, heads.width, &turns, false);
             turn(&mut key, keys, heads.width, &turns, false);
-            let mut row = 0;
-            for (count, one) in piece.iter_mut() {
-                let start = one.cache.tokens.len();
-                for position in start..start + *count {
-                    let rows = row * keys..(row + 1) * keys;
-                    one.cache.layers[number].put(heads, position, &key[rows.clone()], &value[rows]);
-                    row += 1;
-                }
-            }
-            mix(heads, piece, number, &query, &mut mixed, threads);
+            mix(heads, piece, number, Inputs { query: &query, key: &key, value: &value }, &mut mixed, threads);
             apply(&block.output, &mixed, &mut normal, threads);
             add(&mut x, &normal);
             normalise(&x, &block.post_norm, epsilon, &mut normal);
             apply(&block.gate, &normal, &mut gate, threads);
             apply(&block.up, &normal, &mut up, threads);
-            gated(&mut gate, &up);
-            apply(&block.down, &gate, &mut normal, threads);
+            gated(&gate, &up, &mut inner);
+            apply(&block.down, &inner, &mut normal, threads);
             add(&mut x, &normal);
         }
         self.finish(piece, done, &x, threads);
@@ -227,26 +221,58 @@ impl CpuModel {
     }
 }
 
-/// Attention of every new token over its sequence, in one layer: `query` and `mixed` are `[rows, queries]`. Rows are distributed over threads.
-fn mix(heads: Heads, piece: &[(usize, &mut Work<'_>)], layer: usize, query: &[f32], mixed: &mut [f32], threads: bool) {
-    let width = heads.queries * heads.width;
-    let mut seen = Vec::with_capacity(mixed.len() / width);
-    for (count, one) in piece {
+/// What attention reads of the new tokens: `[rows, queries]`, and twice `[rows, keys]`.
+#[derive(Clone, Copy)]
+struct Inputs<'a> {
+    query: &'a [f32],
+    key: &'a [f32],
+    value: &'a [f32],
+}
+
+/// Keeps keys and values of one layer, and attends with every new token over its sequence: `mixed` is `[rows, queries]`.
+///
+/// On one thread, each sequence is written and read in turn, while its lines are in the nearest cache. Otherwise rows are distributed over threads.
+fn mix(
+    heads: Heads,
+    piece: &mut [(usize, &mut Work<'_>)],
+    layer: usize,
+    Inputs { query, key, value }: Inputs<'_>,
+    mixed: &mut [f32],
+    threads: bool,
+) {
+    let (width, keys) = (heads.queries * heads.width, heads.shared * heads.width);
+    let places = |(count, one): &(usize, &mut Work<'_>)| {
         let start = one.cache.tokens.len();
-        seen.extend((start..start + *count).map(|position| (&one.cache.layers[layer], position + 1)));
-    }
-    let rows = query.par_chunks_exact(width).zip(mixed.par_chunks_exact_mut(width)).zip(&seen);
-    let work: usize = seen.iter().map(|(_, length)| length * width).sum();
-    if threads && work > WORTH_THREADS {
-        rows.for_each_init(Vec::new, |scores, ((query, out), (layer, length))| {
-            attend(heads, query, layer, *length, scores, out);
-        });
-    } else {
-        let mut scores = Vec::new();
-        let rows = query.chunks_exact(width).zip(mixed.chunks_exact_mut(width)).zip(&seen);
-        for ((query, out), (layer, length)) in rows {
-            attend(heads, query, layer, *length, &mut scores, out);
+        start..start + count
+    };
+    let work: usize = piece.iter().flat_map(&places).map(|position| (position + 1) * width).sum();
+    let threads = threads && work > WORTH_THREADS;
+    let (mut rows, mut scratch) = (0, Scratch::default());
+    for one in piece.iter_mut() {
+        let places = places(one);
+        let first = rows;
+        rows += places.len();
+        let layer = &mut one.1.cache.layers[layer];
+        for (row, position) in (first..).zip(places.clone()) {
+            let of = row * keys..(row + 1) * keys;
+            layer.put(heads, position, &key[of.clone()], &value[of]);
         }
+        if !threads {
+            for (row, position) in (first..).zip(places) {
+                let of = row * width..(row + 1) * width;
+                attend(heads, &query[of.clone()], layer, position + 1, &mut scratch, &mut mixed[of]);
+            }
+        }
+    }
+    if threads {
+        let seen: Vec<_> = piece
+            .iter()
+            .flat_map(|one| places(one).map(|position| (&one.1.cache.layers[layer], position + 1)))
+            .collect();
+        let rows = query.par_chunks_exact(width).zip(mixed.par_chunks_exact_mut(width)).zip(&seen);
+        rows.for_each_init(Scratch::default, |scratch, ((query, out), (layer, length))| {
+            attend(heads, query, layer, *length, scratch, out);
+        });
     }
 }
 

@@ -421,19 +421,29 @@ impl Rounds {
         // Before the request that they waited for leaves: short answers end at once.
         self.join_waiting();
         drawn.resize(self.running.len(), false);
-        let mut kept = Vec::with_capacity(self.running.len());
-        for (place, (one, drew)) in std::mem::take(&mut self.running).into_iter().zip(drawn).enumerate() {
-            if let Some(error) = failed.remove(&place) {
-                // The receiver may be gone.
-                let _ = one.reply.send(Err(error));
-                continue;
-            }
-            match drew.then(|| one.finish()).flatten() {
-                None => kept.push(one),
-                Some(finish) => self.answer(one, finish),
+        let mut ends = Vec::new();
+        let mut results = (0..).zip(drawn).map(|(place, drew)| (failed.remove(&place), drew));
+        // Requests that go on stay where they are: most rounds end none.
+        let ended = self.running.extract_if(.., |one| {
+            let end = match results.next() {
+                Some((Some(error), _)) => Some(Err(error)),
+                Some((None, drew)) => drew.then(|| one.finish()).flatten().map(Ok),
+                None => None,
+            };
+            let ends_now = end.is_some();
+            ends.extend(end);
+            ends_now
+        });
+        let ended: Vec<Running> = ended.collect();
+        for (one, end) in ended.into_iter().zip(ends) {
+            match end {
+                Ok(finish) => self.answer(one, finish),
+                Err(error) => {
+                    // The receiver may be gone.
+                    let _ = one.reply.send(Err(error));
+                }
             }
         }
-        self.running = kept;
     }
 
     fn answer(&mut self, one: Running, finish: Finish) {

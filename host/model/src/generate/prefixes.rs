@@ -2,7 +2,7 @@
 
 use super::model::Memory;
 use clawhost_core::Partition;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
 /// Bytes of caches that are kept, of all partitions together. A conversation of a small model takes some kilobytes, one of a large model megabytes.
 const KEPT_BYTES: usize = 256 << 20;
@@ -31,12 +31,21 @@ struct Key {
     tokens: u64,
 }
 
+/// A cache, and how many were kept before it.
+#[derive(Debug)]
+struct Kept {
+    before: u64,
+    cache: Memory,
+}
+
 /// Caches by their tokens.
 #[derive(Debug)]
 pub(super) struct Prefixes {
-    known: HashMap<Key, Memory>,
-    /// The oldest first.
-    order: VecDeque<Key>,
+    known: HashMap<Key, Kept>,
+    /// By how many were kept before: the oldest first.
+    order: BTreeMap<u64, Key>,
+    /// How many were ever kept.
+    count: u64,
     bytes: usize,
     /// Largest number of bytes.
     most: usize,
@@ -46,7 +55,7 @@ pub(super) struct Prefixes {
 
 impl Default for Prefixes {
     fn default() -> Self {
-        Self { known: HashMap::new(), order: VecDeque::new(), bytes: 0, most: KEPT_BYTES, weights: 0 }
+        Self { known: HashMap::new(), order: BTreeMap::new(), count: 0, bytes: 0, most: KEPT_BYTES, weights: 0 }
     }
 }
 
@@ -59,15 +68,17 @@ impl Prefixes {
         let tokens = cache.tokens().iter().fold(Rolling::START, |hash, token| hash.with(*token)).0;
         let key = Key { weights, partition, tokens };
         self.bytes += cache.bytes();
-        if let Some(old) = self.known.insert(key, cache) {
-            self.bytes -= old.bytes();
-        } else {
-            self.order.push_back(key);
+        let before = self.count;
+        self.count += 1;
+        self.order.insert(before, key);
+        if let Some(old) = self.known.insert(key, Kept { before, cache }) {
+            self.bytes -= old.cache.bytes();
+            self.order.remove(&old.before);
         }
         while self.bytes > self.most
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((_, oldest)) = self.order.pop_first()
         {
-            self.bytes -= self.known.remove(&oldest).map_or(0, |cache| cache.bytes());
+            self.bytes -= self.known.remove(&oldest).map_or(0, |kept| kept.cache.bytes());
         }
     }
 
@@ -78,14 +89,15 @@ impl Prefixes {
         let mut best = None;
         for (length, token) in (1..prompt.len()).zip(prompt) {
             hash = hash.with(*token);
-            let holds = |cache: &Memory| cache.tokens().len() == length && cache.shared_with(prompt) == length;
+            let holds =
+                |Kept { cache, .. }: &Kept| cache.tokens().len() == length && cache.shared_with(prompt) == length;
             let key = Key { weights, partition, tokens: hash.0 };
             if self.known.get(&key).is_some_and(holds) {
                 best = Some(key);
             }
         }
-        let cache = self.known.remove(&best?)?;
-        self.order.retain(|key| Some(*key) != best);
+        let Kept { before, cache } = self.known.remove(&best?)?;
+        self.order.remove(&before);
         self.bytes -= cache.bytes();
         Some(cache)
     }
@@ -96,8 +108,8 @@ impl Prefixes {
             return;
         }
         self.known.retain(|key, _| key.weights == weights);
-        self.order.retain(|key| key.weights == weights);
-        self.bytes = self.known.values().map(Memory::bytes).sum();
+        self.order.retain(|_, key| key.weights == weights);
+        self.bytes = self.known.values().map(|kept| kept.cache.bytes()).sum();
     }
 }
 
@@ -151,5 +163,11 @@ mod tests {
         assert_eq!((prefixes.known.len(), prefixes.order.len(), prefixes.bytes), (3, 3, 3 * one));
         let kept = owners.map(|owner| prefixes.take(0, owner, &[1, 2, 3, 4]).is_some());
         assert_eq!(kept, [false, false, true, true, true], "the oldest go first, whosever they are");
+        // What is kept again is the newest.
+        [owners[0], owners[1], owners[0], owners[2], owners[3]]
+            .into_iter()
+            .for_each(|owner| prefixes.keep(0, owner, cache(&[1, 2, 3])));
+        let kept = owners.map(|owner| prefixes.take(0, owner, &[1, 2, 3, 4]).is_some());
+        assert_eq!(kept, [true, false, true, true, false]);
     }
 }

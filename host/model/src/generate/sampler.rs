@@ -119,7 +119,9 @@ impl Sampler {
         let kept = self.sampling.restricts().then(|| self.kept(&scaled));
         let allowed = |token: usize| kept.as_ref().is_none_or(|kept| kept.binary_search(&(token as u32)).is_ok());
         let of = || scaled.iter().enumerate().filter(|(token, _)| allowed(*token));
-        let sum = log_sum_exp(of().map(|(_, logit)| *logit));
+        // The distribution may be the model's own, whose sum is known.
+        let is_model = self.sampling.is_trainable() && mask.is_none() && self.sampling.temperature == 1.0;
+        let sum = if is_model { model_sum } else { log_sum_exp(of().map(|(_, logit)| *logit)) };
         let mut passed = 0.0;
         let mut chosen = None;
         for (token, logit) in of() {
@@ -221,6 +223,16 @@ mod tests {
             drawn.logprob_sampled.abs() < 1e-6 && (f64::from(drawn.logprob_model) - model).abs() < 1e-6,
             "{drawn:?}"
         );
+    }
+
+    #[test]
+    fn a_mask_that_allows_all_changes_nothing() {
+        let logits: Vec<f32> = (0..50u16).map(|token| f32::from(token * 37 % 50) / 7.0).collect();
+        let mask = TokenMask::of(50, &(0..50).collect::<Vec<u32>>());
+        for seed in 0..50 {
+            let drawn = |mask| Sampler::new(Sampling::default(), &[], seed, 0).draw(&logits, mask);
+            assert_eq!(drawn(None), drawn(Some(&mask)), "{seed}");
+        }
     }
 
     #[test]

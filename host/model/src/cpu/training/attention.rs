@@ -15,6 +15,7 @@
     reason = "iterators and closures are not inlined into functions with vector instructions; counted loops become vector code"
 )]
 
+use super::fit;
 use super::text::Text;
 use crate::cpu::attention::{Heads, Softmax, shares};
 use crate::cpu::elementwise::{dot, exp};
@@ -68,7 +69,7 @@ struct Head {
     key_first: usize,
 }
 
-fn room(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+fn zeros(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.clear();
     buffer.resize(length, 0.0);
     buffer
@@ -117,7 +118,7 @@ impl Head {
     /// Positions as outputs, channels as inputs.
     #[inline(always)]
     fn as_rows<'a>(&self, keys: &[f32], to: &'a mut Vec<f32>) -> &'a [f32] {
-        let to = room(to, panel_values(self.length, self.width));
+        let to = fit(to, panel_values(self.length, self.width));
         lay_rows(self.part(keys), self.key_stride, self.width, to);
         to
     }
@@ -125,8 +126,11 @@ impl Head {
     /// Channels as outputs, positions as inputs.
     #[inline(always)]
     fn as_columns<'a>(&self, keys: &[f32], to: &'a mut Vec<f32>) -> &'a [f32] {
-        let to = room(to, panel_values(self.width, self.padded));
+        let to = fit(to, panel_values(self.width, self.padded));
         lay_columns(self.part(keys), self.key_stride, self.width, self.padded, to);
+        for panel in to.chunks_exact_mut((self.padded * LANES).max(1)) {
+            panel[self.length * LANES..].fill(0.0);
+        }
         to
     }
 }
@@ -142,7 +146,7 @@ fn mix<S: pulp::Simd>(
     out: &mut [f32],
     stride: usize,
 ) {
-    for (number, panel) in columns.chunks_exact(head.padded * LANES).enumerate() {
+    for (number, panel) in columns.chunks_exact((head.padded * LANES).max(1)).enumerate() {
         let first = number * LANES;
         let width = LANES.min(head.width - first);
         rows_times_panels::<S, Single, { mode::WRITE }>(
@@ -191,7 +195,7 @@ impl pulp::WithSimd for Forward<'_> {
                         let these = (head.start + first) * head.query_stride..(head.start + last) * head.query_stride;
                         let query = &inputs.query[these.clone()];
                         gather(query, head.query_stride, column, width, inputs.scale(), &mut scratch.query);
-                        let scores = room(&mut scratch.scores, (last - first) * seen);
+                        let scores = fit(&mut scratch.scores, (last - first) * seen);
                         rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.query,
@@ -202,11 +206,11 @@ impl pulp::WithSimd for Forward<'_> {
                             seen,
                         );
                         for (position, scores) in (first..).zip(scores.chunks_exact_mut(seen)) {
-                            let made = shares(&mut scores[..=position]);
-                            for place in 0..=position {
+                            let scores = &mut scores[..seen];
+                            let made = shares(scores, position + 1);
+                            for place in 0..seen {
                                 scores[place] *= made.whole;
                             }
-                            scores[position + 1..].fill(0.0);
                             softmax[(head.start + position) * queries + number] = made;
                         }
                         mix(
@@ -264,8 +268,8 @@ impl pulp::WithSimd for Backward<'_> {
                 let keys = head.as_rows(inputs.key, &mut scratch.keys);
                 let values = head.as_rows(inputs.value, &mut scratch.values);
                 let key_columns = head.as_columns(inputs.key, &mut scratch.key_columns);
-                let of_keys = room(&mut scratch.of_keys, head.padded * width);
-                let of_values = room(&mut scratch.of_values, head.padded * width);
+                let of_keys = zeros(&mut scratch.of_keys, head.padded * width);
+                let of_values = zeros(&mut scratch.of_values, head.padded * width);
                 for member in 0..queries / shared {
                     let column = head.query_first + member * width;
                     let number = column / width;
@@ -276,7 +280,7 @@ impl pulp::WithSimd for Backward<'_> {
                         let stride = head.query_stride;
                         gather(&inputs.query[these.clone()], stride, column, width, inputs.scale(), &mut scratch.query);
                         gather(&upstream[these.clone()], stride, column, width, 1.0, &mut scratch.upstream);
-                        let scores = room(&mut scratch.scores, count * seen);
+                        let scores = fit(&mut scratch.scores, count * seen);
                         rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.query,
@@ -286,7 +290,7 @@ impl pulp::WithSimd for Backward<'_> {
                             scores,
                             seen,
                         );
-                        let slopes = room(&mut scratch.slopes, count * seen);
+                        let slopes = fit(&mut scratch.slopes, count * seen);
                         rows_times_panels::<S, Single, { mode::WRITE }>(
                             simd,
                             &scratch.upstream,
@@ -299,7 +303,8 @@ impl pulp::WithSimd for Backward<'_> {
                         let both = scores.chunks_exact_mut(seen).zip(slopes.chunks_exact_mut(seen));
                         for (position, (shares, slopes)) in (first..).zip(both) {
                             let Softmax { most, whole } = softmax[(head.start + position) * queries + number];
-                            for place in 0..=position {
+                            let (shares, slopes) = (&mut shares[..seen], &mut slopes[..seen]);
+                            for place in 0..seen {
                                 shares[place] = exp(shares[place] - most) * whole;
                             }
                             shares[position + 1..].fill(0.0);
@@ -308,7 +313,7 @@ impl pulp::WithSimd for Backward<'_> {
                                 slopes[place] = shares[place] * (slopes[place] - mean);
                             }
                         }
-                        let of_query = room(&mut scratch.of_query, count * width);
+                        let of_query = fit(&mut scratch.of_query, count * width);
                         mix(simd, slopes, seen, key_columns, &head, of_query, width);
                         let to = to.query[these].chunks_exact_mut(stride);
                         for (to, from) in to.zip(of_query.chunks_exact(width)) {
@@ -316,10 +321,10 @@ impl pulp::WithSimd for Backward<'_> {
                                 *to = from * inputs.scale();
                             }
                         }
-                        let panels = room(&mut scratch.query_panels, panel_values(width, count));
+                        let panels = fit(&mut scratch.query_panels, panel_values(width, count));
                         lay_columns(&scratch.query, width, width, count, panels);
                         add_outer_products(simd, (slopes, seen), (panels, count), &mut of_keys[..seen * width], width);
-                        let panels = room(&mut scratch.upstream_panels, panel_values(width, count));
+                        let panels = fit(&mut scratch.upstream_panels, panel_values(width, count));
                         lay_columns(&scratch.upstream, width, width, count, panels);
                         add_outer_products(
                             simd,
@@ -335,6 +340,130 @@ impl pulp::WithSimd for Backward<'_> {
                     for (to, from) in rows.zip(from.chunks_exact(width).take(head.length)) {
                         to[head.key_first..head.key_first + width].copy_from_slice(from);
                     }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::rotary_table::RotaryTable;
+    use crate::host_weights::Stream;
+    use crate::train::Sequence;
+
+    /// More than one panel, more queries than are computed together, and lengths that fill neither.
+    const LENGTHS: [usize; 4] = [40, 17, 3, 33];
+
+    struct Case {
+        heads: Heads,
+        text: Text,
+        query: Vec<f32>,
+        key: Vec<f32>,
+        value: Vec<f32>,
+        upstream: Vec<f32>,
+    }
+
+    /// What is computed forward and backward: the output, and the gradients with respect to queries, keys and values.
+    type Results = [Vec<f32>; 4];
+
+    impl Case {
+        fn of(heads: Heads) -> Self {
+            let sequence = |length: usize| Sequence::new(vec![1; length], &vec![false; length], 1.0).unwrap();
+            let sequences = LENGTHS.map(sequence);
+            let mut text = Text::default();
+            text.set(&sequences.iter().collect::<Vec<_>>(), &RotaryTable::new(vec![]), 0);
+            let rows: usize = LENGTHS.iter().sum();
+            let random = |count: usize, name: &str| -> Vec<f32> {
+                let mut stream = Stream::of(7, name);
+                (0..count).map(|_| (stream.uniform() * 4.0 - 2.0) as f32).collect()
+            };
+            let (queries, keys) = (rows * heads.queries * heads.width, rows * heads.shared * heads.width);
+            let [query, upstream] = ["query", "upstream"].map(|name| random(queries, name));
+            let [key, value] = ["key", "value"].map(|name| random(keys, name));
+            Self { heads, text, query, key, value, upstream }
+        }
+
+        fn computed(&self, scratch: &mut Scratch) -> Results {
+            let Self { heads, text, query, key, value, upstream } = self;
+            let inputs = Inputs { heads: *heads, text, query, key, value };
+            let mut softmax = vec![Softmax::default(); text.tokens.len() * heads.queries];
+            let mut out = vec![f32::NAN; query.len()];
+            attend(inputs, scratch, &mut softmax, &mut out);
+            let [mut of_query, mut of_key, mut of_value] =
+                [query, key, value].map(|values| vec![f32::NAN; values.len()]);
+            let to = Slopes { query: &mut of_query, key: &mut of_key, value: &mut of_value };
+            attend_back(inputs, scratch, &softmax, upstream, to);
+            [out, of_query, of_key, of_value]
+        }
+
+        /// The same in f64, position by position, as the formulas above say.
+        fn defined(&self) -> [Vec<f64>; 4] {
+            let Heads { queries, shared, width } = self.heads;
+            let mut found = [&self.query, &self.query, &self.key, &self.value].map(|values| vec![0.0; values.len()]);
+            let [out, of_query, of_key, of_value] = &mut found;
+            let scale = 1.0 / (width as f64).sqrt();
+            for rows in self.text.sequences() {
+                for (row, head) in rows.clone().flat_map(|row| (0..queries).map(move |head| (row, head))) {
+                    let mine = (row * queries + head) * width;
+                    let seen: Vec<usize> =
+                        (rows.start..=row).map(|row| (row * shared + head / (queries / shared)) * width).collect();
+                    let dot = |one: &[f32], other: &[f32], at: usize| -> f64 {
+                        (0..width).map(|channel| f64::from(one[mine + channel]) * f64::from(other[at + channel])).sum()
+                    };
+                    let scores: Vec<f64> =
+                        seen.iter().map(|at| (dot(&self.query, &self.key, *at) * scale).exp()).collect();
+                    let whole: f64 = scores.iter().sum();
+                    let pulls: Vec<f64> = seen.iter().map(|at| dot(&self.upstream, &self.value, *at)).collect();
+                    let mean: f64 = scores.iter().zip(&pulls).map(|(score, pull)| score / whole * pull).sum();
+                    for ((at, score), pull) in seen.into_iter().zip(scores).zip(pulls) {
+                        let share = score / whole;
+                        let slope = share * (pull - mean) * scale;
+                        for channel in 0..width {
+                            out[mine + channel] += share * f64::from(self.value[at + channel]);
+                            of_query[mine + channel] += slope * f64::from(self.key[at + channel]);
+                            of_key[at + channel] += slope * f64::from(self.query[mine + channel]);
+                            of_value[at + channel] += share * f64::from(self.upstream[mine + channel]);
+                        }
+                    }
+                }
+            }
+            found
+        }
+    }
+
+    /// Buffers that an earlier text left: larger, and full of what would spoil every sum.
+    fn left_behind() -> Scratch {
+        let [keys, values, key_columns, query, query_panels, upstream] = [0; 6].map(|_| vec![f32::NAN; 1 << 14]);
+        let [upstream_panels, scores, slopes, of_query, of_keys, of_values] = [0; 6].map(|_| vec![f32::NAN; 1 << 14]);
+        Scratch {
+            keys,
+            values,
+            key_columns,
+            query,
+            query_panels,
+            upstream,
+            upstream_panels,
+            scores,
+            slopes,
+            of_query,
+            of_keys,
+            of_values,
+        }
+    }
+
+    #[test]
+    fn attention_is_what_its_formulas_say_whatever_its_buffers_held() {
+        for (queries, shared, width) in [(4, 2, 16), (2, 2, 8), (3, 1, 24), (2, 1, 64), (1, 1, 128)] {
+            let case = Case::of(Heads { queries, shared, width });
+            let found = case.computed(&mut Scratch::default());
+            let again = case.computed(&mut left_behind());
+            for ((found, again), right) in found.iter().zip(&again).zip(case.defined()) {
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+                assert_eq!(bits(found), bits(again), "{:?}", case.heads);
+                for (found, right) in found.iter().zip(right) {
+                    assert!((f64::from(*found) - right).abs() < 1e-4, "{:?}: {found} {right}", case.heads);
                 }
             }
         }

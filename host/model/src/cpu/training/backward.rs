@@ -7,8 +7,7 @@
 )]
 
 use super::{Activations, Block, Buffers, Factors, OfVectors, TrainingModel, attention, fit, forward};
-use crate::cpu::elementwise::{dot, exp};
-use crate::cpu::elementwise::{norm_scale, normalise, silu, turn};
+use crate::cpu::elementwise::{OfWidth, dot, exp, norm_scale, normalise, silu, turn, with_common_width};
 use crate::cpu::panels::{lay_columns, panel_values};
 
 /// Columns of panels, from contiguous rows.
@@ -72,7 +71,8 @@ pub(super) fn backward(model: &TrainingModel, layer: usize, block: &mut Block) {
         (&weights.key_norm, &kept.raw_key, &mut *d_key, key, key_norm),
     ] {
         if let Some(norm) = norm {
-            fit(before, slope.len()).copy_from_slice(slope);
+            fit(before, slope.len());
+            std::mem::swap(before, slope);
             norm_back::<false>(raw, norm, epsilon, before, slope, of_norm);
         }
     }
@@ -148,18 +148,28 @@ impl<const ADD: bool> pulp::NullaryFnOnce for NormBack<'_, ADD> {
 
     #[inline(always)]
     fn call(self) {
+        let width = self.weight.len();
+        with_common_width(self, width);
+    }
+}
+
+impl<const ADD: bool> OfWidth for NormBack<'_, ADD> {
+    #[inline(always)]
+    fn with_width(self, width: usize) {
         let Self { x, weight, epsilon, upstream, out, of_weight } = self;
-        let width = weight.len();
-        let of_weight = &mut of_weight[..width];
+        debug_assert!(x.len().is_multiple_of(width));
+        let (weight, of_weight) = (&weight[..width], &mut of_weight[..width]);
         let mut weighted = vec![0.0f32; width];
-        for first in (0..x.len()).step_by(width) {
+        let weighted = &mut weighted[..width];
+        for row in 0..x.len() / width {
+            let first = row * width;
             let (x, slope) = (&x[first..first + width], &upstream[first..first + width]);
             let out = &mut out[first..first + width];
             let scale = norm_scale(x, epsilon);
             for place in 0..width {
                 weighted[place] = slope[place] * weight[place];
             }
-            let pull = dot(x, &weighted) * scale * scale * scale / width as f32;
+            let pull = dot(x, weighted) * scale * scale * scale / width as f32;
             for place in 0..width {
                 of_weight[place] = (slope[place] * x[place]).mul_add(scale, of_weight[place]);
             }

@@ -5,7 +5,7 @@
 use super::text::Text;
 use super::{Activations, Block, Buffers, TrainingModel, Watch, Weights, attention, fit};
 use crate::cpu::attention::Softmax;
-use crate::cpu::elementwise::{add, gated, normalise, turn};
+use crate::cpu::elementwise::{added, gated, normalise, turn};
 
 /// Computes the output of the last layer, unless it is stopped before.
 pub(super) fn forward(model: &TrainingModel, block: &mut Block, watch: &Watch<'_>) {
@@ -25,11 +25,9 @@ pub(super) fn forward(model: &TrainingModel, block: &mut Block, watch: &Watch<'_
         let kept = if model.recomputes { &mut *recomputed } else { &mut layer.kept };
         inside(model, weights, text, &layer.input, kept, buffers);
         let inner = fit(&mut buffers.wide, kept.gate.len());
-        inner.copy_from_slice(&kept.gate);
-        gated(inner, &kept.up);
+        gated(&kept.gate, &kept.up, inner);
         weights.down.apply(inner, &mut buffers.normal, &mut kept.low[6]);
-        x.copy_from_slice(&kept.middle);
-        add(x, &buffers.normal);
+        added(&kept.middle, &buffers.normal, x);
     }
 }
 
@@ -44,8 +42,7 @@ pub(super) fn recompute(
 ) {
     inside(model, weights, text, input, kept, buffers);
     let inner = fit(&mut buffers.wide, kept.gate.len());
-    inner.copy_from_slice(&kept.gate);
-    gated(inner, &kept.up);
+    gated(&kept.gate, &kept.up, inner);
     weights.down.lower(inner, &mut kept.low[6]);
 }
 
@@ -73,7 +70,8 @@ fn inside(
         (&weights.key_norm, &mut kept.key, &mut kept.raw_key, keys),
     ] {
         if let Some(norm) = norm {
-            fit(raw, rows.len()).copy_from_slice(rows);
+            fit(raw, rows.len());
+            std::mem::swap(raw, rows);
             normalise(raw, norm, epsilon, rows);
         }
         turn(rows, row_width, heads.width, &text.turns, false);
@@ -82,8 +80,7 @@ fn inside(
     let inputs = attention::Inputs { heads, text, query: &kept.query, key: &kept.key, value: &kept.value };
     attention::attend(inputs, &mut buffers.attention, &mut kept.softmax, fit(&mut kept.mixed, rows * queries));
     weights.output.apply(&kept.mixed, normal, &mut low[3]);
-    fit(&mut kept.middle, input.len()).copy_from_slice(input);
-    add(&mut kept.middle, normal);
+    added(input, normal, fit(&mut kept.middle, input.len()));
     normalise(&kept.middle, &weights.post_norm, epsilon, normal);
     weights.gate.apply(normal, &mut kept.gate, &mut low[4]);
     weights.up.apply(normal, &mut kept.up, &mut low[5]);
