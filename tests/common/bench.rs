@@ -85,6 +85,19 @@ impl Bench {
         stdout(&output)
     }
 
+    /// Says what an episode of a gateway is worth. The gateway records an episode, and its end, a moment after it has answered; until then it is asked again.
+    #[allow(dead_code, reason = "each suite uses its part")]
+    pub(crate) fn judge(&self, episode: &str, score: &str) {
+        loop {
+            let output = self.run(&["feedback", episode, "--score", score]);
+            if output.status.success() {
+                return;
+            }
+            let said = stderr(&output);
+            assert!(["no episode", "no run", "has not ended"].iter().any(|early| said.contains(early)), "{said}");
+        }
+    }
+
     /// Checks that a command is refused as a usage error with these texts.
     #[allow(dead_code, reason = "each suite uses its part")]
     pub(crate) fn refused(&self, arguments: &[&str], says: &[&str]) {

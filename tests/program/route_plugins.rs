@@ -120,12 +120,6 @@ fn session(served: &Served, text: &str) -> (String, String) {
     (answer.header("x-clawhost-route").to_owned(), answer.header("x-clawhost-episode").to_owned())
 }
 
-/// Says that an episode is good, once it is recorded.
-fn praise(bench: &Bench, episode: &str) {
-    while !bench.run(&["episodes", "show", episode]).status.success() {}
-    bench.json(&["feedback", episode, "--score", "1"]);
-}
-
 fn failures(served: &Served) -> u64 {
     let page = request("GET", &served.address, "/metrics", &[], b"").answer().body;
     let line = page.lines().find(|line| line.starts_with("clawhost_router_failures_total ")).unwrap();
@@ -154,7 +148,7 @@ fn a_gateway_asks_the_plugin_of_its_router_and_learns_beside_it() {
     assert_eq!(failures(&served), 0);
 
     // Its decisions are logged with their probabilities, like those of what is learned.
-    sessions.iter().for_each(|(_, episode)| praise(&bench, episode));
+    sessions.iter().for_each(|(_, episode)| bench.judge(episode, "1"));
     bench.json(&["reload"]);
     let log = bench.router_file("two.jsonl");
     let text = std::fs::read_to_string(&log).unwrap();
@@ -182,7 +176,7 @@ fn a_gateway_asks_the_plugin_of_its_router_and_learns_beside_it() {
     let sessions: Vec<(String, String)> = (0..3).map(|_| session(&served, "short")).collect();
     assert!(sessions.iter().all(|(route, _)| route == "two large"), "{sessions:?}");
     assert_eq!(failures(&served), 3);
-    sessions.iter().for_each(|(_, episode)| praise(&bench, episode));
+    sessions.iter().for_each(|(_, episode)| bench.judge(episode, "1"));
     bench.json(&["reload"]);
     assert_eq!(bench.json(&["router", "show", "two"])["fallbacks"], 3);
     let text = std::fs::read_to_string(&log).unwrap();

@@ -46,12 +46,6 @@ fn session(served: &Served, text: &str) -> (String, String) {
     (answer.header("x-clawhost-route").to_owned(), answer.header("x-clawhost-episode").to_owned())
 }
 
-/// Says what an episode is worth, once it is recorded.
-fn judge(bench: &Bench, episode: &str, score: &str) {
-    while !bench.run(&["episodes", "show", episode]).status.success() {}
-    bench.json(&["feedback", episode, "--score", score]);
-}
-
 #[test]
 fn a_router_of_a_gateway_chooses_and_learns_from_feedback() {
     let (small, large) = (saying("s"), saying("l"));
@@ -62,7 +56,7 @@ fn a_router_of_a_gateway_chooses_and_learns_from_feedback() {
     assert!(by_large >= 6 && sessions.iter().all(|(route, _)| ["two large", "two small"].contains(&route.as_str())));
     assert_eq!((large.requests().len(), small.requests().len()), (by_large, 12 - by_large));
     for (_, episode) in &sessions[1..] {
-        judge(&bench, episode, "1");
+        bench.judge(episode, "1");
     }
     bench.json(&["reload"]);
     let shown = bench.json(&["router", "show", "two"]);
@@ -86,7 +80,7 @@ fn a_router_of_a_gateway_chooses_and_learns_from_feedback() {
     // Killed, it learns the rest after its next start, and nothing twice.
     served.kill();
     let served = Served::start(&bench, &[]);
-    judge(&bench, &sessions[0].1, "0");
+    bench.judge(&sessions[0].1, "0");
     bench.json(&["reload"]);
     let shown = bench.json(&["router", "show", "two"]);
     assert_eq!((&shown["learned"], &shown["waiting"]), (&12.into(), &0.into()), "{shown}");
@@ -99,7 +93,7 @@ fn a_gateway_goes_on_from_the_version_that_its_router_went_back_to() {
     let Some(bench) = bench("a_gateway_goes_on_from_the_version", &small, &large) else { return };
     let served = Served::start(&bench, &[]);
     let teach = |text: &str| {
-        judge(&bench, &session(&served, text).1, "1");
+        bench.judge(&session(&served, text).1, "1");
         bench.json(&["reload"]);
         bench.json(&["router", "show", "two"])["learned"].as_u64().unwrap()
     };
