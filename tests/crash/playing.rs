@@ -6,8 +6,9 @@ use clawhost_core::{EpisodeReader as _, RunId};
 use clawhost_store::Reader;
 use std::cell::Cell;
 
-/// Scored episodes in groups, with notes that depend on their order.
-const EPISODES: usize = 160;
+/// Scored episodes in groups, with notes that depend on their order. So many that a busy machine, which writes more of them in one commit, is
+/// interrupted among them, too.
+const EPISODES: usize = 480;
 
 /// The notes of a run.
 fn notes(bench: &Bench, run: &str) -> Vec<(String, Vec<u8>)> {
